@@ -252,7 +252,7 @@ impl Sidecar {
                     published += 1;
                     self.watchdog.tick();
                     if !self.kernel.is_connected() {
-                        return Err(RunError::LoaderStopped);
+                        return Err(self.processes.loader_ended().map_or(RunError::LoaderStopped, RunError::from));
                     }
                 }
                 () = self.traces.due() => self.publish_spans(&outputs),

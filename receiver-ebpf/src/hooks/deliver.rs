@@ -19,7 +19,7 @@ use crate::{
     kernel::{
         clock,
         context::{Arguments as _, SkbContext},
-        event::{PacketEvent, Sampled},
+        event::PacketEvent,
         fields::SkBuff,
         filter::{FilterMode, specialize},
         owner::{self, or_node},
@@ -95,27 +95,38 @@ fn filtered(skb: SkbContext, mode: FilterMode) {
 
 #[inline(always)]
 fn passed(skb: SkbContext, transport: Transport, version: IpVersion, early: u64, mode: FilterMode) {
-    let event = PacketEvent::with_timestamp(skb.timestamp(), early);
+    let sampled = PacketEvent::with_timestamp(skb.timestamp(), early);
+    // The compiler saves the words of the event during the calls below. They must be initialized in every case, or the verifier
+    // rejects the program.
+    let (event, state) = match sampled {
+        Ok(Some(event)) => (event, Ok(true)),
+        Ok(None) => (PacketEvent::EMPTY, Ok(false)),
+        Err(loss) => (PacketEvent::EMPTY, Err(loss)),
+    };
     if transport == Transport::Tcp && receive_wait::begins_at_transport() {
-        segment_arrives(skb, version, event, early);
+        segment_arrives(skb, version, &event, early);
     }
-    let slot = charged(skb, event);
-    reached(ReceivePoint::of(Layer::Transport, transport, version), &Filtered(skb), event, mode, move || slot);
+    let slot = charged(skb, &event, state.is_err());
+    let sampled = state.map(|is_measured| is_measured.then_some(event));
+    reached(ReceivePoint::of(Layer::Transport, transport, version), &Filtered(skb), sampled, mode, move || slot);
 }
 
 /// Stores the arrival of a segment if it is in the sample, or if the wait of its first byte is.
 #[inline(always)]
-fn segment_arrives(skb: SkbContext, version: IpVersion, event: Sampled, early: u64) {
+fn segment_arrives(skb: SkbContext, version: IpVersion, event: &PacketEvent, early: u64) {
     let Some(from) = first_byte(skb, version) else { return };
-    let (timestamp, now) = match event {
-        Ok(Some(event)) => (event.timestamp, event.now),
-        _ if sample::takes(from) => (0, if early == 0 { clock::monotonic() } else { early }),
-        _ => return,
+    if event.timestamp == 0 && !sample::takes(from) {
+        return;
+    }
+    let now = match (event.now, early) {
+        (0, 0) => clock::monotonic(),
+        (0, early) => early,
+        (now, _) => now,
     };
     if let Some(socket) = skb.socket()
         && let Some(sock) = skb.kernel_socket()
     {
-        unread::arrives(socket, sock, from, timestamp, now);
+        unread::arrives(socket, sock, from, event.timestamp, now);
     }
 }
 
@@ -145,15 +156,16 @@ fn first_byte_of<const LENGTH: usize>(skb: SkbContext, headers: &[u8; LENGTH], t
 }
 
 /// Charges CPU time to the receiving socket of a packet in the sample. Returns the slot of the socket's owner, or the node's slot
-/// for a packet that is not measured.
+/// for a packet that is not measured. `is_lost` is true for a packet without a timestamp.
 #[inline(always)]
-fn charged(skb: SkbContext, event: Sampled) -> Slot {
-    let now = match event {
-        Ok(Some(event)) => event.now,
-        Ok(None) => return Slot::NODE,
+fn charged(skb: SkbContext, event: &PacketEvent, is_lost: bool) -> Slot {
+    let now = if event.now != 0 {
+        event.now
+    } else if is_lost && (network_cpu::divides() || network_functions::charges()) && sample::chosen() {
         // No latency without a timestamp, but the packet takes CPU time.
-        Err(_) if (network_cpu::divides() || network_functions::charges()) && sample::chosen() => clock::monotonic(),
-        Err(_) => return Slot::NODE,
+        clock::monotonic()
+    } else {
+        return Slot::NODE;
     };
     let slot = or_node(|| slot_of(skb));
     network_cpu::delivered(slot, now);
@@ -165,7 +177,11 @@ fn charged(skb: SkbContext, event: Sampled) -> Slot {
 #[cgroup_skb(ingress)]
 fn cgroup_charge(ctx: SkBuffContext) -> i32 {
     let skb = SkbContext::of(&ctx);
-    charged(skb, PacketEvent::now(|| skb.timestamp()));
+    match PacketEvent::now(|| skb.timestamp()) {
+        Ok(Some(event)) => charged(skb, &event, false),
+        Ok(None) => Slot::NODE,
+        Err(_) => charged(skb, &PacketEvent::EMPTY, true),
+    };
     1
 }
 

@@ -222,6 +222,12 @@ pub fn all_hooks() -> Vec<&'static Hook> {
     hooks::SHARED.into_iter().chain(own).collect()
 }
 
+/// Returns every hook, with those of the same name that only differ in their alternates.
+#[must_use]
+pub fn every_hook() -> Vec<&'static Hook> {
+    all_hooks().into_iter().chain(network_functions::SINGLE_SOURCES).collect()
+}
+
 /// Returns every map whose size depends on the machine and the settings. The flag is true if an enabled feature uses
 /// the map.
 pub fn planned_maps(settings: &Settings) -> impl Iterator<Item = (&'static PlannedMap, bool)> + use<> {

@@ -38,6 +38,8 @@ use crate::{
     workloads::Files,
 };
 
+/// The maximum time from the end of the loader's channel to the end of its process.
+const ENDING: Duration = Duration::from_secs(1);
 /// The maximum time for which the worker waits, before it exits, until the loader has detached the programs.
 const DETACHING: Duration = Duration::from_secs(2);
 
@@ -147,6 +149,12 @@ impl Processes {
     #[must_use]
     pub const fn numbers(&self) -> [u32; 2] {
         [self.process.number(), self.loader.number()]
+    }
+
+    /// Returns the end of the loader after a request to it failed; `None` if it still runs.
+    #[must_use]
+    pub fn loader_ended(&self) -> Option<LoaderEnded> {
+        self.loader.wait(ENDING).then(|| LoaderEnded(self.loader.number()))
     }
 
     /// Waits until the loader has ended, which also ends with the supervisor.

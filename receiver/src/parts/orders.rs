@@ -19,7 +19,7 @@ use crate::{
     logging,
     options::AttachKind,
     reader::Places,
-    signals::all_hooks,
+    signals::every_hook,
 };
 
 /// The settings of all parts, for the supervisor.
@@ -74,7 +74,7 @@ pub struct LoaderOrder {
 impl LoaderOrder {
     /// Returns the settings for loading the programs.
     pub fn new(host: Host, options: LoadOptions<'_>) -> Self {
-        let names = |hooks: &[&Hook]| hooks.iter().map(|hook| hook.name.to_owned()).collect();
+        let names = |hooks: &[&Hook]| hooks.iter().map(|hook| full_name(hook)).collect();
         Self {
             host,
             sizing: options.sizing,
@@ -97,9 +97,9 @@ impl LoaderOrder {
     /// # Errors
     /// If another version of the program sent the settings.
     pub fn hooks(&self) -> Result<[Vec<&'static Hook>; 2], UnknownHook> {
-        let all = all_hooks();
+        let all = every_hook();
         let named = |name: &String| {
-            all.iter().copied().find(|hook| hook.name == *name).ok_or_else(|| UnknownHook(name.clone()))
+            all.iter().copied().find(|hook| full_name(hook) == *name).ok_or_else(|| UnknownHook(name.clone()))
         };
         let named = |names: &[String]| names.iter().map(named).collect::<Result<_, _>>();
         Ok([named(&self.hooks)?, named(&self.counter_hooks)?])
@@ -122,6 +122,11 @@ impl LoaderOrder {
             siblings: self.siblings.clone(),
         }
     }
+}
+
+/// Returns the name of a hook and of its alternates. Settings choose among hooks with one name and different alternates.
+fn full_name(hook: &Hook) -> String {
+    hook.alternates.iter().fold(hook.name.to_owned(), |name, alternate| format!("{name}:{}", alternate.name))
 }
 
 /// The program has no hook with a name.
@@ -163,7 +168,8 @@ mod tests {
             packets: {filter: {ports: [80]}, group: {by: [interface]}}, \
             signals: {latency: {extra_layers: [ip_rcv]}, network_cpu: {exact: all}, processor: {events: software}, \
             slow_packets: {payload: http2, reader_states: true}}}";
-        for yaml in ["{}", complete] {
+        let other_source = "signals: {network_functions: {source: cycles}}";
+        for yaml in ["{}", complete, other_source] {
             let settings = resolve(yaml);
             let host = Host::probe(vec!["CAP_BPF".to_owned()]);
             let requirements = Requirements::new(&settings, Some(Ownership::Unified));

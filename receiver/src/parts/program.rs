@@ -1,6 +1,7 @@
 //! The program of the parts, and their start by `execveat`.
 
 use std::{
+    collections::BTreeSet,
     ffi::{CStr, CString, OsString},
     io,
     os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
@@ -88,16 +89,14 @@ fn execute(program: BorrowedFd<'_>, name: &CStr, channels: &[OwnedFd]) -> io::Er
 /// Returns the channels whose numbers are the arguments of this process; `None` if these are not the arguments of [`execute`].
 pub fn inherited<const N: usize>(arguments: &[OsString]) -> Option<[OwnedFd; N]> {
     let number = |argument: &OsString| argument.to_str()?.parse::<RawFd>().ok().filter(|number| *number > 2);
-    let mut numbers: Vec<RawFd> = arguments.iter().map(number).collect::<Option<_>>()?;
+    let numbers: Vec<RawFd> = arguments.iter().map(number).collect::<Option<_>>()?;
     let is_channel = |number: &RawFd| {
         // SAFETY: the descriptor is only used during this call. The kernel refuses the number of a closed descriptor.
         let descriptor = unsafe { BorrowedFd::borrow_raw(*number) };
         socket_domain(descriptor) == Ok(AddressFamily::UNIX)
     };
-    let count = numbers.len();
-    let are_channels = numbers.iter().all(is_channel);
-    numbers.dedup();
-    if !are_channels || numbers.len() != count {
+    let distinct: BTreeSet<RawFd> = numbers.iter().copied().collect();
+    if !numbers.iter().all(is_channel) || distinct.len() != numbers.len() {
         return None;
     }
     // SAFETY: the descriptors are open, differ, and belong to nobody else: the program has just begun.

@@ -121,9 +121,14 @@ async fn run(
                 let (taken, was_taken) = oneshot::channel();
                 // The main thread has ended if the send fails.
                 let _ = notices.try_send(Delivered { notice, _taken: taken });
-                let reaction = async { tokio::select! { _ = was_taken => {}, _ = &mut ended => {} } };
-                if notice == Notice::End && tokio::time::timeout(REACTION, reaction).await.is_err() {
-                    give_up(measuring.try_recv().is_ok());
+                let has_ended = async { tokio::select! { _ = was_taken => false, _ = &mut ended => true } };
+                if notice == Notice::End {
+                    match tokio::time::timeout(REACTION, has_ended).await {
+                        Ok(false) => {}
+                        // The receiver must not be polled again.
+                        Ok(true) => return,
+                        Err(_) => give_up(measuring.try_recv().is_ok()),
+                    }
                 }
             }
         }

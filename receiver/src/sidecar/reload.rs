@@ -36,7 +36,7 @@ impl Live {
     fn of_key(key: &str) -> Option<Self> {
         let contains =
             |above: &&str| key.strip_prefix(*above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        LIVE.into_iter().find(|(_, keys)| keys.iter().any(|above| contains(above))).map(|(live, _)| live)
+        LIVE.into_iter().find(|(_, keys)| keys.iter().any(&contains)).map(|(live, _)| live)
     }
 }
 

@@ -46,11 +46,11 @@ fn every_part_has_addresses_of_its_own() {
     sidecar.stop();
 }
 
-/// Returns true if the readable memory of a process has a text.
+/// Returns true if the memory of a process has a text. Memory that it cannot write is that of files.
 fn holds(process: u32, text: &str) -> bool {
     let memory = File::open(format!("/proc/{process}/mem")).unwrap();
-    let is_readable = |map: &&MemoryMap| map.perms.contains(MMPermissions::READ);
-    // The kernel's own pages of a process cannot be read by this file.
+    let is_readable = |map: &&MemoryMap| map.perms.contains(MMPermissions::READ | MMPermissions::WRITE);
+    // Some mappings cannot be read by this file, for example those of devices.
     let has = |map: &MemoryMap| {
         let mut bytes = vec![0; usize::try_from(map.address.1 - map.address.0).unwrap()];
         memory.read_exact_at(&mut bytes, map.address.0).is_ok()

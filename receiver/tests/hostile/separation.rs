@@ -193,14 +193,19 @@ fn a_compromised_worker_gains_no_access() {
 }
 
 #[test]
-fn a_compromised_reader_or_loader_changes_nothing_on_the_host() {
-    let Some(_alone) = alone("a compromised reader or loader") else { return };
+fn a_compromised_privileged_part_changes_nothing_on_the_host() {
+    const OBJECTS: [&str; 4] = ["pin", "pinned", "map", "program"];
+    let Some(_alone) = alone("a compromised privileged part") else { return };
     let folder = tempfile::tempdir().unwrap();
     let (secret, new) = (folder.path().join("secret"), folder.path().join("new"));
     fs::write(&secret, "secret").unwrap();
     fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
     let mut victim = Command::new("sleep").arg("60").spawn().unwrap();
-    for (part, only) in [("reader", &["bpf", "perf"][..]), ("loader", &["pin", "pinned", "map", "program"][..])] {
+    for (part, only) in [
+        ("supervisor", &OBJECTS[..]),
+        ("reader", &["bpf", "perf", "fork"]),
+        ("loader", &[&OBJECTS[..], &["unix", "fork"]].concat()),
+    ] {
         let mut confined = Player::start(ROLE, &[], &[(PART, part)]);
         assert_eq!(confined.ask(&format!("read {}", secret.display())), "succeeded", "{part} reads what root may read");
         let victim = victim.id();

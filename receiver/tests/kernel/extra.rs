@@ -156,7 +156,11 @@ fn what_can_be_no_layer_says_why() {
     let Some(_alone) = alone("functions that can be no layer") else { return };
     let (_folder, file) = configuration(&[NO_PACKET, MISSPELT, UNKNOWN, DELIVER]);
     let run = |json: &[&str]| {
-        let output = command(BINARY).args(["doctor", "--config", file.to_str().unwrap()]).args(json).output().unwrap();
+        let output = command(BINARY)
+            .args(["doctor", "--level", "detailed", "--config", file.to_str().unwrap()])
+            .args(json)
+            .output()
+            .unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
     let (status, report) = run(&["--json"]);

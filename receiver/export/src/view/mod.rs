@@ -66,7 +66,7 @@ impl View {
             host: host.map(|host| plain(&host.to_string()).into_owned()),
             seconds: previous.map(|previous| seconds(previous.time)),
             sections: sections(&input).into_iter().chain(recent.section()).collect(),
-            notices: current.resources.first().map_or_else(Vec::new, |node| notices::notices(&input, node)),
+            notices: notices::notices(&input, &current.resources),
         }
     }
 }

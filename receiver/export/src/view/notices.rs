@@ -51,8 +51,38 @@ impl fmt::Display for Remark {
     }
 }
 
-/// Returns the notices of a resource.
-pub(super) fn notices<'a>(input: &Input<'a>, resource: &'a ResourceMetrics) -> Vec<Notice> {
+/// Returns the notices of all resources, with the sums of equal points: a workload can have losses of its own.
+pub(super) fn notices<'a>(input: &Input<'a>, resources: &'a [ResourceMetrics]) -> Vec<Notice> {
+    let mut notices: Vec<Notice> = Vec::new();
+    for found in resources.iter().flat_map(|resource| of_resource(input, resource)) {
+        match notices.iter_mut().find(|notice| notice.title == found.title) {
+            Some(known) => found.remarks.into_iter().for_each(|remark| known.add(remark)),
+            None => notices.push(found),
+        }
+    }
+    notices
+}
+
+impl Notice {
+    fn add(&mut self, remark: Remark) {
+        match self.remarks.iter_mut().find(|known| known.labels == remark.labels) {
+            Some(known) => {
+                known.total = sum(known.total, remark.total);
+                known.rate = sum(known.rate, remark.rate);
+            }
+            None => self.remarks.push(remark),
+        }
+    }
+}
+
+fn sum(one: Option<Quantity>, other: Option<Quantity>) -> Option<Quantity> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(Quantity { value: one.value + other.value, ..one }),
+        (one, other) => one.or(other),
+    }
+}
+
+fn of_resource<'a>(input: &Input<'a>, resource: &'a ResourceMetrics) -> Vec<Notice> {
     let mut notices = Vec::new();
     for metric in &resource.metrics {
         let severity = match metric.descriptor.view {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     telemetry::{Attributes, Data, Metric},
-    testing::{CPU, EXPORTED, HOOK, LOST, after, node, point},
+    testing::{CPU, EXPORTED, HOOK, LOST, after, node, point, resource_metrics},
 };
 
 fn view(previous: Option<&Snapshot>, current: &Snapshot) -> View {
@@ -51,4 +51,24 @@ fn notices_have_a_severity_and_numbers() {
     assert_eq!((remark.total.map(|total| total.value), remark.rate.map(|rate| rate.value)), (Some(16.0), Some(3.0)));
     let texts = view.notices.iter().map(|notice| notice.remarks[0].to_string());
     assert_eq!(texts.collect::<Vec<_>>(), ["no_timestamp 16 (3/s)", "degraded", "no_space 3"]);
+}
+
+#[test]
+fn losses_of_workloads_add_up() {
+    let snapshot = |counts: [i64; 2], time| {
+        let lost = |reason: &'static str, count| {
+            let attributes = Attributes::new().with("undercurrent.reason", reason);
+            Metric { descriptor: &LOST, points: vec![point(attributes, Data::Integer(count))] }
+        };
+        let mut snapshot = node(vec![lost("ring_full", 4)], time);
+        let workloads = ["a", "b"].into_iter().zip(counts);
+        let workload = |(name, count)| {
+            resource_metrics(Attributes::new().with("service.name", name), vec![lost("over_budget", count)])
+        };
+        snapshot.resources.extend(workloads.map(workload));
+        snapshot
+    };
+    let view = view(Some(&snapshot([10, 20], after(2))), &snapshot([16, 22], after(4)));
+    let texts = view.notices[0].remarks.iter().map(ToString::to_string);
+    assert_eq!(texts.collect::<Vec<_>>(), ["ring_full 4", "over_budget 38 (4/s)"]);
 }

@@ -147,6 +147,9 @@ static HOOK: Hook = sampled(&[BY_CYCLES, BY_CLOCK]);
 static CYCLES_ONLY: Hook = sampled(&[BY_CYCLES]);
 static CLOCK_ONLY: Hook = sampled(&[BY_CLOCK]);
 
+/// The hooks with one source of samples. Their name is that of [`HOOK`].
+pub(super) static SINGLE_SOURCES: [&Hook; 2] = [&CYCLES_ONLY, &CLOCK_ONLY];
+
 const fn sampled(alternates: &'static [Alternate<'static>]) -> Hook {
     Hook { name: "cpu_sample", reads_timestamps: false, sees_traffic: true, within: None, alternates }
 }

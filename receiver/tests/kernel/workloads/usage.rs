@@ -32,7 +32,7 @@ fn exported(line: &Line, metric: &str, of: &[(&str, &str)], group: &Group) -> f6
 }
 
 fn container(scene: &Scene) {
-    let file = file("signals: {network_cpu: {enabled: false}}");
+    let file = file("signals: {network_cpu: {enabled: false}, network_functions: {enabled: false}}");
     let sidecar = scene.sidecar(&["--config", file.path().to_str().unwrap()]);
     let group = scene.group();
     let burner = group.burn(&group.path).unwrap();
