@@ -5,6 +5,7 @@ mod committed;
 mod errors;
 #[path = "truth/page.rs"]
 mod page;
+mod promql;
 #[path = "truth/table.rs"]
 mod table;
 
@@ -16,7 +17,7 @@ use std::{
 
 use serde::Deserialize;
 use undercurrent::{
-    catalogue::{markdown, semconv},
+    catalogue::{dashboards, markdown, semconv},
     signals::catalogue,
 };
 
@@ -41,6 +42,15 @@ fn the_reference_is_committed() {
 fn the_registry_of_names_is_committed() {
     committed::assert_committed("otel-config/semconv/manifest.yaml", &semconv::manifest());
     committed::assert_committed("otel-config/semconv/undercurrent.yaml", &semconv::definitions());
+}
+
+#[test]
+fn the_dashboards_are_committed() {
+    let reading =
+        fs::read_to_string(Path::new(env!("UNDERCURRENT_WORKSPACE")).join("docs/reading.md")).expect("the page");
+    for (path, json) in dashboards::files(&reading) {
+        committed::assert_committed(&path, &json);
+    }
 }
 
 #[test]
