@@ -22,7 +22,7 @@ use clap::Parser;
 use undercurrent::{
     config::{File, Flags, Settings},
     kernel::{Kernel, counters::Events},
-    options::AttachKind,
+    options::{AttachKind, Level},
     requirements::{self, Requirements},
     signals::{Settings as Signals, network_cpu, processor},
     workloads::OWNERS_MAP,
