@@ -27,7 +27,7 @@ use crate::{
         internal::{InternalTelemetry, State},
         latency,
     },
-    telemetry::{Readings, Resource, Snapshot, UnixNanos},
+    telemetry::{Readings, Resource, ResourceMetrics, Snapshot, UnixNanos},
     watchdog::Watchdog,
     workloads::{Slot, Workloads},
 };
@@ -166,7 +166,11 @@ impl Sidecar {
         self.traces.attach(&mut readings);
         self.last_collect = Some(began.elapsed());
         let resources = readings.into_resources(|slot| self.resource_of(slot));
-        let resources = resources.map(|(slot, metrics)| self.workloads.stage(slot, metrics)).collect();
+        let select = |(slot, mut metrics): (Slot, ResourceMetrics)| {
+            self.internal.select(&mut metrics.metrics);
+            self.workloads.stage(slot, metrics)
+        };
+        let resources = resources.map(select).collect();
         self.workloads.after(time);
         Snapshot { time, resources }
     }

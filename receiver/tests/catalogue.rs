@@ -5,6 +5,7 @@ mod committed;
 mod errors;
 #[path = "truth/page.rs"]
 mod page;
+mod promql;
 #[path = "truth/table.rs"]
 mod table;
 
@@ -16,7 +17,7 @@ use std::{
 
 use serde::Deserialize;
 use undercurrent::{
-    catalogue::{markdown, semconv},
+    catalogue::{dashboards, markdown, semconv},
     signals::catalogue,
 };
 
@@ -53,6 +54,15 @@ fn the_registry_follows_weavers_schema() {
     let definitions = serde_saphyr::from_str(&semconv::definitions()).expect("YAML");
     let errors: Vec<String> = validator.iter_errors(&definitions).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:#?}");
+}
+
+#[test]
+fn the_dashboards_are_committed() {
+    let reading =
+        fs::read_to_string(Path::new(env!("UNDERCURRENT_WORKSPACE")).join("docs/reading.md")).expect("the page");
+    for (path, json) in dashboards::files(&reading) {
+        committed::assert_committed(&path, &json);
+    }
 }
 
 #[test]

@@ -15,3 +15,14 @@ pub enum Level {
     /// Every layer and stage, the exact time of softirqs, and their waits.
     Detailed,
 }
+
+/// The amount of detail of the sidecar's own telemetry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Internal {
+    /// Without points that are zero: losses before their first event, and states in which a hook is not.
+    Basic,
+    /// Every point from the start on.
+    #[default]
+    Detailed,
+}

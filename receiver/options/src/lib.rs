@@ -30,7 +30,7 @@ pub use filter::{Cgroup, Filter, Interface, Namespace};
 pub use functions::{FunctionName, Functions};
 pub use grouping::{Dimensions, Group, GroupLimit};
 pub use hooks::{AttachKind, Hooks};
-pub use level::Level;
+pub use level::{Internal, Level};
 pub use list::{List, Named};
 pub use output::{Destination, Output, OutputError, Outputs};
 pub use packets::Packets;

@@ -16,7 +16,7 @@ use crate::{
         memory::MapSize,
         plan::{Outcome, Status},
     },
-    options::{AttachKind, Output, Weight},
+    options::{AttachKind, Internal, Output, Weight},
     telemetry::{
         AttributeKey, Attributes, Data, Delivery, Descriptor, ErrorType, ExponentialHistogram, Exporters, Instrument,
         Metric, Point, UnixNanos, View,
@@ -182,6 +182,7 @@ pub static METRICS: [&Descriptor; 11] = [
 /// The reader of internal telemetry.
 pub struct InternalTelemetry {
     start: UnixNanos,
+    detail: Internal,
     times: ProcessTimes,
 }
 
@@ -230,8 +231,19 @@ pub struct State<'a> {
 impl InternalTelemetry {
     /// Starts the measurement.
     #[must_use]
-    pub const fn new(start: UnixNanos) -> Self {
-        Self { start, times: ProcessTimes { running: BTreeMap::new(), ended: [0; 2] } }
+    pub const fn new(start: UnixNanos, detail: Internal) -> Self {
+        Self { start, detail, times: ProcessTimes { running: BTreeMap::new(), ended: [0; 2] } }
+    }
+
+    /// Removes the points of losses and of hooks' states that are zero, unless they are requested.
+    pub fn select(&self, metrics: &mut [Metric]) {
+        if self.detail == Internal::Basic {
+            let is_selected = |metric: &&mut Metric| [LOST.name, HOOK_STATUS.name].contains(&metric.descriptor.name);
+            metrics
+                .iter_mut()
+                .filter(is_selected)
+                .for_each(|metric| metric.points.retain(|point| !is_zero(&point.data)));
+        }
     }
 
     /// Returns the metrics of internal telemetry.
@@ -366,6 +378,11 @@ impl InternalTelemetry {
     }
 }
 
+/// Returns true if a number is zero.
+const fn is_zero(data: &Data) -> bool {
+    matches!(data, Data::Integer(0))
+}
+
 /// Returns true if the kernel can skip runs of the programs of a hook. Programs of cgroups have no such guard, and a hook that
 /// other programs serve has no programs.
 fn can_skip(outcome: &Outcome) -> bool {
@@ -397,6 +414,25 @@ fn map_pages(process: &Process) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn basic_telemetry_has_no_zeros_of_losses_and_states() {
+        let points = |values: &[i64]| {
+            let point = |value: &i64| Point {
+                attributes: Attributes::new(),
+                start: UnixNanos::now(),
+                data: Data::Integer(*value),
+            };
+            values.iter().map(point).collect()
+        };
+        let metrics =
+            || [&LOST, &HOOK_STATUS, &MAP_MEMORY].map(|descriptor| Metric { descriptor, points: points(&[0, 1, 0]) });
+        for (detail, expected) in [(Internal::Basic, [1, 1, 3]), (Internal::Detailed, [3, 3, 3])] {
+            let mut metrics = metrics();
+            InternalTelemetry::new(UnixNanos::now(), detail).select(&mut metrics);
+            assert_eq!(metrics.map(|metric| metric.points.len()), expected);
+        }
+    }
 
     #[test]
     fn ended_processes_keep_their_time_and_no_entry() {

@@ -1,5 +1,6 @@
 //! docs/signals.md, generated from the catalogue.
 
+pub mod dashboards;
 mod familiar;
 pub mod semconv;
 

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     options::{
-        AbsolutePath, Hooks, Interval, Level, LocalAddress, MemoryLimit, Outputs, Packets, Separation, Span, Workloads,
+        AbsolutePath, Hooks, Internal, Interval, Level, LocalAddress, MemoryLimit, Outputs, Packets, Separation, Span,
+        Workloads,
     },
     signals::Settings as Signals,
     sysfs,
@@ -44,6 +45,9 @@ pub struct File {
     /// softirqs, at [about twice the cost](overhead.md). The keys of the signals take precedence. `--level` takes precedence over this
     /// key.
     pub level: Level,
+    /// The amount of detail of the sidecar's own telemetry: `detailed`, or `basic`, with a third fewer series of the node. `basic` exports
+    /// a loss from its first event on, and only the current state of each hook. The first event of a loss is then no growth in a query.
+    pub internal: Internal,
     /// Upper limit of the memory of kernel maps. The sidecar refuses to start if the enabled signals need more.
     pub memory_limit: MemoryLimit,
     /// Attachment of eBPF programs to the kernel.

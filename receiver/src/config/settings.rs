@@ -11,8 +11,8 @@ use crate::{
     environment::{Environment, Ignored, value},
     export::otlp,
     options::{
-        AttachKind, Destination, Interval, Level, MemoryLimit, Output, Outputs, Packets, Sampling, Separation, Span,
-        UnitError, Workloads,
+        AttachKind, Destination, Internal, Interval, Level, MemoryLimit, Output, Outputs, Packets, Sampling,
+        Separation, Span, UnitError, Workloads,
     },
     signals::Settings as Signals,
 };
@@ -55,6 +55,8 @@ pub struct Settings {
     pub health: Health,
     /// The amount of detail.
     pub level: Level,
+    /// The amount of detail of the sidecar's own telemetry.
+    pub internal: Internal,
     /// Upper limit of the memory of kernel maps.
     pub memory_limit: MemoryLimit,
     /// The attachment kinds that are not used.
@@ -105,6 +107,7 @@ impl Settings {
             resource_attributes: file.resource.attributes,
             health: file.health,
             level,
+            internal: file.internal,
             memory_limit: file.memory_limit,
             avoid: [file.hooks.avoid, flags.avoid].concat(),
             sysfs_root: flags.sysfs_root.unwrap_or_else(|| file.sysfs_root.0.as_path().to_owned()),

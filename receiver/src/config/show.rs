@@ -168,6 +168,7 @@ fn as_file(settings: Settings) -> File {
         resource: Resource { attributes: settings.resource_attributes },
         health: settings.health,
         level: settings.level,
+        internal: settings.internal,
         memory_limit: settings.memory_limit,
         hooks: Hooks { avoid: settings.avoid },
         sysfs_root: AbsolutePath::try_from(settings.sysfs_root.display().to_string())

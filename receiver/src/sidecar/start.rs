@@ -88,7 +88,7 @@ impl Sidecar {
             &workloads,
         );
         let nics = requirements.hooks().contains(&&hooks::DRIVER).then(|| kernel.follow_nics()).transpose()?;
-        let internal = InternalTelemetry::new(start);
+        let internal = InternalTelemetry::new(start, settings.internal);
         // Every map is mapped. A descriptor would give access to others too, if the worker passed it on.
         kernel.close_maps();
         if settings.separation.frozen {

@@ -258,6 +258,18 @@ fn logs_stay_on_standard_error_on_request() {
     assert!(collector.logs().is_empty(), "{:?}", collector.logs());
 }
 
+#[test]
+fn basic_telemetry_has_only_losses_that_occurred_and_current_states() {
+    let Some(_alone) = alone("series of the sidecar") else { return };
+    let sidecar = Sidecar::configured("internal: basic");
+    let line = sidecar.snapshot();
+    let hooks: BTreeSet<&String> = line.find(STATUS, &[]).map(|point| &point.attributes["undercurrent.hook"]).collect();
+    assert!(hooks.len() > 2, "{hooks:?}");
+    assert_eq!(line.find(STATUS, &[]).count(), hooks.len(), "a hook has one state");
+    let mut points = line.find(STATUS, &[]).chain(line.find("undercurrent.lost", &[]));
+    assert!(points.all(|point| point.amount() > 0.0));
+}
+
 /// A loss has a series if it occurred or if the attached hooks can cause it.
 #[test]
 fn losses_that_cannot_occur_have_no_series() {

@@ -3,6 +3,7 @@
 mod cached;
 pub mod collector;
 mod go;
+pub mod grafana;
 pub mod jaeger;
 mod module;
 mod ports;

@@ -2,10 +2,12 @@
 //! collector for these tests.
 
 mod compose;
+mod dashboards;
 mod delivery;
 mod engines;
 mod expected;
 mod invariants;
+mod meters;
 mod outage;
 mod picture;
 mod queries;
@@ -50,7 +52,10 @@ enum Scenario {
     Compose,
     /// A collector of the official builder starts the sidecar as its receiver, and its output is checked.
     Receiver,
-    /// The sidecar's metrics arrive in Prometheus through a collector, and every query of docs/prometheus.md is run.
+    /// The dashboards have Grafana's schema, and the rules for Prometheus pass their tests.
+    Dashboards,
+    /// The sidecar's metrics arrive in Prometheus through a collector, and every query of docs/prometheus.md and of the
+    /// dashboards is run.
     Prometheus(queries::Options),
     /// Slow requests over HTTP/1 and gRPC of programs with OpenTelemetry's SDK, and slow datagrams, in two network namespaces, have the spans
     /// of their packets in Jaeger.
@@ -94,6 +99,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Scenario::Collector => delivery::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Compose => compose::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Receiver => receiver::run(&sidecar).map(|()| Tally::passed(1)),
+        Scenario::Dashboards => dashboards::check().map(|()| Tally::passed(1)),
         Scenario::Prometheus(options) => queries::run(&sidecar, &options).map(|()| Tally::passed(1)),
         Scenario::Traces => traces::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Workloads(options) => workloads::run(&sidecar, &options),

@@ -29,8 +29,10 @@ pub struct GoModule {
     pub go_mod: &'static str,
     /// The checksums of the module.
     pub go_sum: &'static str,
-    /// Arguments of `go`, the package last. `-mod=readonly`: the go.sum of the module verifies all dependencies.
+    /// Arguments of `go`. `-mod=readonly`: the go.sum of the module verifies all dependencies.
     pub build: &'static [&'static str],
+    /// The package of the program.
+    pub package: &'static str,
     /// The oldest Go that the module accepts.
     pub oldest_go: Version,
     /// The argument that prints the program's version.
@@ -48,7 +50,7 @@ struct Download {
 impl GoModule {
     /// Returns the path of the program in the cache, and builds the program if it is missing. It is static.
     pub fn path(&self) -> anyhow::Result<PathBuf> {
-        let inputs = [self.go_mod, self.go_sum, &self.build.join(" ")].concat();
+        let inputs = [self.go_mod, self.go_sum, &self.build.join(" "), " ", self.package].concat();
         let name = format!("{}-{}", self.binary, &hash::sha256(inputs.as_bytes())[..12]);
         cached::program(&format!("{}/{}", self.binary, self.version), &name, |folder| self.build_in(folder))
     }
@@ -65,8 +67,7 @@ impl GoModule {
             .with_context(|| format!("cannot download the Go module of {title}"))?;
         let Download { dir } = serde_json::from_str(&downloaded).context("`go mod download` has another format")?;
         let binary = folder.join(self.binary);
-        let (package, options) = self.build.split_last().context("no package to build")?;
-        machine::output(go.command(&dir)?.args(options).arg("-o").arg(&binary).arg(package))
+        machine::output(go.command(&dir)?.args(self.build).arg("-o").arg(&binary).arg(self.package))
             .with_context(|| format!("{title} does not compile"))?;
         // A binary that cannot start must not enter the cache.
         machine::output(Command::new(&binary).arg(self.print_version))?;

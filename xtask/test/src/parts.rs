@@ -91,7 +91,11 @@ pub const PARTS: &[Part] = &[
     Part::matrix("vm-threads", "two hyper-threads on each core, under Linux 6.12", guest::threads).waits_for_guests(),
     Part::matrix("vm-icount", "softirq time against ftrace's where the clock counts instructions", guest::instructions),
     Part::matrix("receiver", "a collector with the receiver `undercurrent` runs the sidecar", receiver).needs_root(),
-    Part::matrix("prometheus", "a real Prometheus answers every query of docs/prometheus.md", prometheus),
+    Part::matrix(
+        "prometheus",
+        "a real Prometheus answers every query of docs/prometheus.md and of the dashboards",
+        prometheus,
+    ),
     Part::matrix("compose", "examples/docker-compose under a real Docker engine", compose),
     Part::matrix("traces", "slow requests of OpenTelemetry's SDK in Jaeger, through a collector", traces),
     Part::matrix("engines", "containers of each engine on cgroup v1 and v2", engines),

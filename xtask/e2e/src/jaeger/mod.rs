@@ -12,7 +12,8 @@ pub const JAEGER: GoModule = GoModule {
     module: "github.com/jaegertracing/jaeger",
     go_mod: include_str!("../../jaeger/go.mod"),
     go_sum: include_str!("../../jaeger/go.sum"),
-    build: &["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "./cmd/jaeger"],
+    build: &["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"],
+    package: "./cmd/jaeger",
     oldest_go: Version(1, 25),
     print_version: "version",
 };

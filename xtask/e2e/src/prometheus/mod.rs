@@ -4,27 +4,34 @@ pub mod running;
 
 use crate::{go::Version, module::GoModule};
 
-/// Prometheus, without web pages. Version 3.N.M of the program is version 0.(300+N).M of the Go module. The tags leave out service
+/// Prometheus, without web pages.
+pub const PROMETHEUS: GoModule = program("Prometheus", "prometheus", "./cmd/prometheus");
+/// The tool that tests rules.
+pub const PROMTOOL: GoModule = program("promtool", "promtool", "./cmd/promtool");
+
+/// Returns a program of Prometheus. Version 3.N.M of the program is version 0.(300+N).M of the Go module. The tags leave out service
 /// discovery, which takes a third of the build.
-pub const PROMETHEUS: GoModule = GoModule {
-    title: "Prometheus",
-    binary: "prometheus",
-    version: "3.15.0",
-    module: "github.com/prometheus/prometheus",
-    go_mod: include_str!("../../prometheus/go.mod"),
-    go_sum: include_str!("../../prometheus/go.sum"),
-    build: &[
-        "build",
-        "-mod=readonly",
-        "-trimpath",
-        "-buildvcs=false",
-        "-ldflags=-s -w",
-        "-tags=netgo,remove_all_sd,enable_dns_sd",
-        "./cmd/prometheus",
-    ],
-    oldest_go: Version(1, 26),
-    print_version: "--version",
-};
+const fn program(title: &'static str, binary: &'static str, package: &'static str) -> GoModule {
+    GoModule {
+        title,
+        binary,
+        version: "3.15.0",
+        module: "github.com/prometheus/prometheus",
+        go_mod: include_str!("../../prometheus/go.mod"),
+        go_sum: include_str!("../../prometheus/go.sum"),
+        build: &[
+            "build",
+            "-mod=readonly",
+            "-trimpath",
+            "-buildvcs=false",
+            "-ldflags=-s -w",
+            "-tags=netgo,remove_all_sd,enable_dns_sd",
+        ],
+        package,
+        oldest_go: Version(1, 26),
+        print_version: "--version",
+    }
+}
 
 #[cfg(test)]
 mod tests {

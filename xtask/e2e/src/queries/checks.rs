@@ -28,7 +28,7 @@ const WORKLOADS: [(&str, &str); 3] =
 
 /// The checks in the order of the page.
 pub const CHECKS: [Check; 7] = [
-    Check { title: "CPU time of receive softirqs", format: percent, verify: softirqs },
+    Check { title: "CPU time of the network stack", format: percent, verify: network },
     Check { title: "Receive latency", format: seconds, verify: latency },
     Check { title: "Slow readers", format: percent, verify: slow_readers },
     Check { title: "Host or network", format: number, verify: host_or_network },
@@ -37,7 +37,7 @@ pub const CHECKS: [Check; 7] = [
     Check { title: "Degraded hooks", format: number, verify: hooks },
 ];
 
-fn softirqs(samples: &[Sample]) -> anyhow::Result<()> {
+fn network(samples: &[Sample]) -> anyhow::Result<()> {
     of_all(samples, 0.0, cpus()?)
 }
 

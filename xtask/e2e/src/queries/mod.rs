@@ -27,7 +27,9 @@ use self::{
     page::{Page, Query},
 };
 use crate::{
+    dashboards::{self, panels::Empty},
     engines::{Cgroups, Docker, Engine},
+    meters::Meters,
     require_root,
     workloads::{
         containers::{Container, Containers},
@@ -68,8 +70,23 @@ const OF_CONTAINERS: &str =
     r#"undercurrent_network_receive_duration_seconds{undercurrent_network_layer="transport", container_name!=""}"#;
 /// Selects the series of the node.
 const NODE: &str = r#"{job="undercurrent"}"#;
-/// Selects the series of containers. The machine may have other workloads.
-const CONTAINERS: &str = r#"{container_name!=""}"#;
+/// Selects the series of containers, without those of rules. The machine may have other workloads.
+const CONTAINERS: &str = r#"{container_name!="", __name__!~"ALERTS.*|.+:.+"}"#;
+/// The workloads in the dashboards: containers of Docker, and the container in a pod.
+const WORKLOADS: [&str; 3] = [SERVER, CLIENT, pod::WORKLOAD];
+/// Panels that have no data unless an event happens, or a level is set.
+const EMPTY: [Empty; 8] = [
+    Empty { title: "Throttled by CPU quotas", reason: "no workload has a CPU quota" },
+    Empty { title: "Retransmits", reason: "a bridge loses no segments" },
+    Empty { title: "Drops by reason", reason: "no packet of the containers is dropped" },
+    Empty { title: "Full accept queues", reason: "by workload only with fentry" },
+    Empty { title: "Lost events", reason: "needs a loss within a minute" },
+    Empty { title: DETAILED[0], reason: "needs the level detailed" },
+    Empty { title: DETAILED[1], reason: "needs the level detailed" },
+    Empty { title: DETAILED[2], reason: "needs the level detailed" },
+];
+/// Panels that have data at the level `detailed`.
+const DETAILED: [&str; 3] = ["Exact time of softirqs", "Wait of softirqs, p99", "Way out, p99"];
 /// Allowed relative difference between the number of series and the number in the page: hooks and reasons depend on the kernel.
 const TOLERANCE: f64 = 0.25;
 
@@ -84,6 +101,7 @@ pub struct Options {
 /// Runs the scenario.
 pub fn run(binary: &Path, options: &Options) -> anyhow::Result<()> {
     require_root()?;
+    dashboards::check()?;
     let mut page = Page::read()?;
     without_receiver(binary, &page)?;
     without_collector(binary, &page)?;
@@ -91,7 +109,8 @@ pub fn run(binary: &Path, options: &Options) -> anyhow::Result<()> {
     let prometheus = Prometheus::start(&OPTIONS)?;
     let collector = Collector::forward_to(&prometheus.endpoint())?;
     let engine = Docker::start(Cgroups::Unified)?;
-    let run = Run { binary, prometheus: &prometheus, collector: &collector, engine: &engine };
+    let meters = Meters::start()?;
+    let run = Run { binary, prometheus: &prometheus, collector: &collector, engine: &engine, meters: &meters };
     run.all(&mut page, options)
         .with_context(|| format!("the collector logged:\n{}\nPrometheus:\n{}", collector.log(), prometheus.log()))?;
     if options.write {
@@ -132,11 +151,12 @@ struct Run<'a> {
     prometheus: &'a Prometheus,
     collector: &'a Collector,
     engine: &'a Docker,
+    meters: &'a Meters,
 }
 
 impl Run<'_> {
     fn all(&self, page: &mut Page, options: &Options) -> anyhow::Result<()> {
-        let sidecar = self.sidecar()?;
+        let sidecar = self.sidecar("normal")?;
         names::check(self.prometheus, self.binary, page, options.write)?;
         self.wait_for_samples("undercurrent_collect_duration_seconds", STABLE, 1)?;
         let mut counts = vec![(0, self.series_of_node()?)];
@@ -148,6 +168,7 @@ impl Run<'_> {
         pod::imitate(self.prometheus, &sidecar.requests()?)?;
         self.queries(page, options)?;
         self.exemplars()?;
+        dashboards::panels::run(self.prometheus, &WORKLOADS, &EMPTY)?;
         counts.push((2, self.series_of_node()?));
         let mut workloads = 2;
         for number in MANY.iter().filter(|_| options.write) {
@@ -158,7 +179,7 @@ impl Run<'_> {
             self.wait_for_samples(OF_CONTAINERS, STABLE, *number)?;
             counts.push((*number, self.series_of_node()?));
         }
-        let nameless = r#"undercurrent_cpu_time_seconds_total{undercurrent_cpu_use="compute", host_name!="", job!="undercurrent", container_name="", undercurrent_workload_cgroup="", undercurrent_workload_unit=""}"#;
+        let nameless = r#"undercurrent_cpu_time_seconds_total{undercurrent_cpu_use="compute", host_name!="", job!="undercurrent", container_name="", k8s_pod_name="", undercurrent_workload_cgroup="", undercurrent_workload_unit=""}"#;
         let nameless = self.prometheus.series(nameless)?.len();
         println!(
             "e2e prometheus: workloads and series: {counts:?}; {nameless} containers were exported before their names"
@@ -172,9 +193,16 @@ impl Run<'_> {
         sidecar.stop().map(drop)
     }
 
-    fn sidecar(&self) -> anyhow::Result<Sidecar> {
+    fn sidecar(&self, level: &str) -> anyhow::Result<Sidecar> {
         let socket = Engine::daemon(self.engine).folder().socket();
-        Sidecar::start(self.binary, Cgroups::Unified, &socket, self.collector)
+        let meters = self.meters.root().to_str().context("the temporary folder's path is not UTF-8")?;
+        Sidecar::start(
+            self.binary,
+            Cgroups::Unified,
+            &socket,
+            self.collector,
+            &["--sysfs-root", meters, "--level", level],
+        )
     }
 
     /// Waits until a number of instances of a metric have a number of samples in the last minute.
@@ -218,17 +246,20 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks that a restart of the sidecar starts no new series, and that Prometheus sees a counter reset.
+    /// Checks that a restart of the sidecar starts no new series, and that Prometheus sees a counter reset. After it, the level is
+    /// `detailed`, and the panels that need it have data.
     fn restart(&self, sidecar: Sidecar) -> anyhow::Result<Sidecar> {
         let before = self.identities()?;
         sidecar.stop()?;
-        let sidecar = self.sidecar()?;
-        let reset = r#"resets(undercurrent_softnet_processed_total[5m]) > 0"#;
+        let sidecar = self.sidecar("detailed")?;
+        let reset = "resets(undercurrent_softnet_processed_total[5m]) > 0";
         process::wait_for(
             "a counter reset",
             ARRIVAL,
             || Ok((!self.prometheus.query(reset)?.is_empty()).then_some(())),
         )?;
+        let is_detailed = || Ok(dashboards::panels::have_data(self.prometheus, &DETAILED)?.then_some(()));
+        process::wait_for("data of the level `detailed`", ARRIVAL, is_detailed)?;
         let after = self.identities()?;
         println!("e2e prometheus: {} containers before a restart of the sidecar, {} after", before.len(), after.len());
         ensure!(after == before, "a restart of the sidecar changed the containers: {before:?} became {after:?}");
@@ -237,8 +268,9 @@ impl Run<'_> {
 
     /// Checks that the series of a container end with the container, and not five minutes later.
     fn end_of(&self, containers: &Containers<'_>, container: Container) -> anyhow::Result<()> {
-        // Prometheus never ends `target_info`.
-        let current = format!(r#"count({{container_name="{}", __name__!="target_info"}})"#, container.name);
+        // Prometheus never ends `target_info`. The sidecar ends the series that had an event since its restart; these have events at any time.
+        let metrics = "undercurrent_cpu_time_.+|undercurrent_network_receive_.+";
+        let current = format!(r#"count({{container_name="{}", __name__=~"{metrics}"}})"#, container.name);
         let has = |series: bool| Ok((self.prometheus.query(&current)?.is_empty() != series).then_some(()));
         process::wait_for("the container's series", ARRIVAL, || has(true))?;
         containers.end(vec![container])?;

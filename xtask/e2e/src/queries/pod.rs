@@ -16,6 +16,8 @@ use super::CLIENT;
 
 /// The name of the pod.
 pub const NAME: &str = "storefront-7d9c5bd6f-abcde";
+/// The name of its container in the dashboards.
+pub const WORKLOAD: &str = "storefront-7d9c5bd6f-abcde/storefront";
 /// The attributes of the container in the pod.
 const POD: [(&str, &str); 4] = [
     ("k8s.namespace.name", "shop"),

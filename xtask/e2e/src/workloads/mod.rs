@@ -106,7 +106,7 @@ fn run_with(setting: Setting, binary: &Path) -> anyhow::Result<()> {
     let engine = (setting.kind.start)(setting.cgroups)?;
     let collector = Collector::start()?;
     let containers = Containers::new(&*engine)?;
-    let sidecar = Sidecar::start(binary, setting.cgroups, &engine.daemon().folder().socket(), &collector)?;
+    let sidecar = Sidecar::start(binary, setting.cgroups, &engine.daemon().folder().socket(), &collector, &[])?;
     let stage = Stage { setting, engine: &*engine, sidecar: &sidecar, containers: &containers };
     let mut ended = exchange::run(&stage).context("traffic")?;
     ended.extend(busy::run(&stage).context("CPU time")?);

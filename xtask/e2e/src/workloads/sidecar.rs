@@ -34,7 +34,14 @@ pub struct Sidecar {
 
 impl Sidecar {
     /// Starts a sidecar that sees these cgroups, queries only the engine behind this socket, and writes to a file and the collector.
-    pub fn start(binary: &Path, cgroups: Cgroups, socket: &Path, collector: &Collector) -> anyhow::Result<Self> {
+    /// `options` are further arguments.
+    pub fn start(
+        binary: &Path,
+        cgroups: Cgroups,
+        socket: &Path,
+        collector: &Collector,
+        options: &[&str],
+    ) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("cannot create a folder for the sidecar")?;
         let log = File::create(folder.path().join("log")).context("cannot write the sidecar's log")?;
         let config = folder.path().join("config.yaml");
@@ -49,6 +56,7 @@ impl Sidecar {
             .arg(config)
             .arg("--output")
             .arg(format!("json={}", lines(&folder).display()))
+            .args(options)
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
