@@ -139,6 +139,9 @@ pub const UNKNOWN: u64 = u64::MAX;
 
 /// Data that a task reads from a connection.
 pub trait Data {
+    /// Returns the sequence number of the first byte; `None` if it is only in the record.
+    fn start(&self) -> Option<u32>;
+
     /// Returns the sequence number after the data.
     fn end(&self) -> u32;
 
@@ -150,6 +153,11 @@ pub trait Data {
 pub struct Taken(pub Ptr<Sock>);
 
 impl Data for Taken {
+    #[inline(always)]
+    fn start(&self) -> Option<u32> {
+        None
+    }
+
     #[inline(always)]
     fn end(&self) -> u32 {
         untrusted(self.0, &TCP_COPIED)
@@ -165,6 +173,11 @@ impl Data for Taken {
 pub struct Copied(pub Ptr<Sock>, pub Ptr<SkBuff>, pub u32);
 
 impl Data for Copied {
+    #[inline(always)]
+    fn start(&self) -> Option<u32> {
+        Some(untrusted(self.0, &TCP_COPIED))
+    }
+
     #[inline(always)]
     fn end(&self) -> u32 {
         untrusted(self.0, &TCP_COPIED).wrapping_add(self.2)
@@ -202,6 +215,14 @@ pub fn read(sock: Ptr<Sock>, data: &impl Data, early: u64) -> Reading {
     let unknown = if sample::takes_all() { UNKNOWN } else { NONE };
     if sock.read(&SOCK_STORAGE) == 0 {
         return Reading::of(unknown);
+    }
+    // Neither the data nor the next byte is in the sample, and no event needs the last segment: the record stays without an arrival.
+    if early == 0
+        && let Some(start) = data.start()
+        && !sample::takes(start)
+        && !sample::takes(data.end())
+    {
+        return Reading::of(NONE);
     }
     let record = UNREAD.value(sock);
     if record.is_null() {
