@@ -92,7 +92,7 @@ impl Requirements {
     pub fn new(settings: &Settings, ownership: Option<Ownership>) -> Self {
         let workloads = ownership.filter(|_| settings.workloads.enabled);
         let mut hooks = signals::hooks(&settings.signals);
-        let reader = signals::reader(&settings.signals);
+        let reader = signals::reader_hook(&settings.signals);
         hooks.extend(workloads.into_iter().flat_map(|ownership| workloads::hooks(ownership, reader)));
         let sysfs = Sysfs::new(settings.sysfs_root.clone());
         let group = Some(&settings.packets.group).filter(|_| signals::are_grouped(&settings.signals));

@@ -12,8 +12,8 @@ fn sample(ctx: PerfEventContext) -> u32 {
 }
 
 /// The cycle counter of one CPU. The program runs in the counter's interrupt: a non-maskable one on x86-64, and on arm64 with
-/// `irqchip.gicv3_pseudo_nmi=1`. It can interrupt every other program. Of their memory it only reads a
-/// word.
+/// `irqchip.gicv3_pseudo_nmi=1`. It can interrupt every other program, and only
+/// reads their memory: one word.
 #[perf_event]
 fn sample_cycles(ctx: PerfEventContext) -> u32 {
     network_functions::counted(&ctx);

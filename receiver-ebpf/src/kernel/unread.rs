@@ -118,13 +118,15 @@ pub fn arrives(socket: *const bpf_sock, sock: Ptr<Sock>, from: u32, timestamp: u
     if untrusted(sock, &TCP_RECEIVE_NEXT) != from {
         return;
     }
-    let record = UNREAD.value_or(socket, &mut Unread::begun(0, from));
+    // Data that is older than the record has an unknown arrival.
+    let copied = untrusted(sock, &TCP_COPIED);
+    let record = UNREAD.value_or(socket, &mut Unread::begun(0, copied));
     if record.is_null() {
         return;
     }
     // SAFETY: storage of the socket, checked for null.
     let record = unsafe { &mut *record };
-    if untrusted(sock, &TCP_COPIED) == from {
+    if copied == from {
         record.arrival = if sample::takes(from) { now } else { 0 };
         record.from = from.into();
     }

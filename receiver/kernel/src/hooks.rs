@@ -373,7 +373,8 @@ pub static DATAGRAM_READER: Hook = Hook {
                 Program { symbol: "datagram_read", attachment: Attachment::CgroupRead, target: "root cgroup" },
                 Program { symbol: "datagram_read_ipv6", attachment: Attachment::CgroupRead, target: "root cgroup" },
             ],
-            leaves_out: Some("reads of datagrams without the sender's address"),
+            // Reads without the sender's address are a limitation of attribution, and of no other signal.
+            leaves_out: None,
             beside: Some((&SOCKET_READ, TRACEPOINT)),
             needs_all: true,
         },

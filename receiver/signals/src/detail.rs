@@ -13,17 +13,17 @@ use crate::kernel::{
 };
 
 /// Returns the hook at which the wait of a packet begins.
-pub fn arrival(settings: &Settings) -> &'static Hook {
+pub fn arrival_hook(settings: &Settings) -> &'static Hook {
     if needs_one_program(settings) { &hooks::SOCKET_ARRIVAL } else { &hooks::SOCKET_ENQUEUED }
 }
 
 /// Returns the hook at which a task reads a socket and becomes its owner.
-pub fn reader(settings: &Settings) -> &'static Hook {
+pub fn reader_hook(settings: &Settings) -> &'static Hook {
     if needs_one_program(settings) { &hooks::DATAGRAM_READER } else { &hooks::SOCKET_READER }
 }
 
 /// Returns the constant that tells programs where waits begin.
-pub fn constant(settings: &Settings) -> Constant {
+pub fn arrival_constant(settings: &Settings) -> Constant {
     Constant::flag("wait.at_transport", needs_one_program(settings)).requires(Feature::SocketOfPacket)
 }
 

@@ -69,6 +69,8 @@ pub struct Entry {
     pub losses: fn(&LossConditions) -> Vec<&'static str>,
     /// Whether the signal measures nothing if some of its hooks are unavailable.
     pub hooks_needed: HooksNeeded,
+    /// True if the level `normal` leaves the signal out, unless its own key enables it.
+    pub is_detail: bool,
     /// The tasks that need capabilities, besides loading and attaching programs.
     pub tasks: &'static [Task],
     /// Returns the limitations on this kernel and host.
@@ -95,6 +97,7 @@ impl Entry {
             constants: |_| Vec::new(),
             losses: |_| Vec::new(),
             hooks_needed: HooksNeeded::All,
+            is_detail: false,
             tasks: &[],
             caveats: |_, _| Vec::new(),
             open,

@@ -63,7 +63,7 @@ use crate::{
 };
 
 pub use crate::kernel::plan::SignalStatus;
-pub use detail::reader;
+pub use detail::reader_hook;
 pub use durations::{Durations, SlotHistograms};
 pub use energy::{Phase, Settings as EnergySettings, Trial};
 pub use entry::{Caveat, Caveats, ConstantContext, Entry, HooksNeeded};
@@ -171,12 +171,12 @@ fn loss_reasons() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     of_signals.chain(others).filter(|(_, reasons)| !reasons.is_empty())
 }
 
-/// Returns each name once, in the order of their first occurrences.
-fn distinct(names: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
+/// Returns each item once, in the order of their first occurrences.
+fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut distinct = Vec::new();
-    for name in names {
-        if !distinct.contains(&name) {
-            distinct.push(name);
+    for item in items {
+        if !distinct.contains(&item) {
+            distinct.push(item);
         }
     }
     distinct
@@ -191,19 +191,9 @@ pub fn enabled(settings: &Settings) -> impl Iterator<Item = &'static Entry> {
 /// single signals.
 #[must_use]
 pub fn hooks(settings: &Settings) -> Vec<&'static Hook> {
-    let mut enabled: Vec<&'static Hook> = Vec::new();
-    for hook in enabled_hooks(settings) {
-        if !enabled.contains(&hook) {
-            enabled.push(hook);
-        }
-    }
+    let enabled: Vec<&'static Hook> = distinct(enabled(settings).flat_map(|entry| (entry.hooks)(settings)));
     let (shared, own): (Vec<_>, Vec<_>) = enabled.iter().copied().partition(|hook| hooks::SHARED.contains(hook));
     hooks::SHARED.into_iter().filter(|hook| shared.contains(hook)).chain(own).collect()
-}
-
-/// Returns the hooks of every enabled signal.
-fn enabled_hooks(settings: &Settings) -> impl Iterator<Item = &'static Hook> {
-    enabled(settings).flat_map(|entry| (entry.hooks)(settings))
 }
 
 /// Returns the hooks that only the signal `processor` needs, which depend on the counters of the machine.

@@ -19,7 +19,10 @@ pub static ENTRY: Entry = Entry {
     hooks: |settings| hooks(settings).to_vec(),
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING],
     constants: |on| {
-        vec![Constant::flag("signal.receive_wait", on.settings.receive_wait.enabled), detail::constant(on.settings)]
+        vec![
+            Constant::flag("signal.receive_wait", on.settings.receive_wait.enabled),
+            detail::arrival_constant(on.settings),
+        ]
     },
     losses: |on| KIND.reasons(on),
     ..Entry::new("receive_wait", "Time that packets wait for the reader of their socket", &[&WAIT], |opening| {
@@ -29,7 +32,7 @@ pub static ENTRY: Entry = Entry {
 
 /// Returns the hooks at the start and the end of a wait.
 fn hooks(settings: &Settings) -> [&'static Hook; 2] {
-    [detail::arrival(settings), &hooks::SOCKET_READ]
+    [detail::arrival_hook(settings), &hooks::SOCKET_READ]
 }
 
 static WAIT: Descriptor = Descriptor {

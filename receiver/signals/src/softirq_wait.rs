@@ -23,6 +23,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&SOFTIRQS],
     constants: |on| vec![Constant::flag("signal.softirq_wait", on.settings.softirq_wait.enabled.unwrap_or_default())],
     losses: |_| vec![MISSING_RAISE],
+    is_detail: true,
     ..Entry::new("softirq_wait", "Time from the raise of a network softirq to its run", &[&WAIT], open)
 };
 

@@ -14,7 +14,9 @@ pub fn statuses(settings: &Settings, kernel: &Kernel) -> Vec<SignalStatus> {
 
 fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
     if !settings.enables(entry.name) {
-        let reasons = vec!["switched off by the configuration".to_owned()];
+        let by_level = "switched off by `level: normal` or by its own key";
+        let reason = if entry.is_detail { by_level } else { "switched off by the configuration" };
+        let reasons = vec![reason.to_owned()];
         return SignalStatus { signal: entry.name, status: Status::Unavailable, enabled: false, reasons };
     }
     let hooks: Vec<&str> = (entry.hooks)(settings).iter().map(|hook| hook.name).collect();

@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub static ENTRY: Entry = Entry {
-    hooks: |settings| vec![detail::reader(settings)],
+    hooks: |settings| vec![detail::reader_hook(settings)],
     maps: &[&LATENCY, &WORKLOAD_LATENCY],
     constants: |on| vec![Constant::flag("signal.tcp_rtt", on.settings.tcp_rtt.enabled)],
     losses: |on| KIND.reasons(on),
@@ -26,7 +26,7 @@ pub static ENTRY: Entry = Entry {
 };
 
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
-    let served = opening.kernel.reads_rtt() && opening.kernel.serves(detail::reader(opening.settings));
+    let served = opening.kernel.reads_rtt() && opening.kernel.serves(detail::reader_hook(opening.settings));
     Durations::open(opening, &KIND, |_| served)
 }
 

@@ -53,6 +53,7 @@ pub static ENTRY: Entry = Entry {
     constants: |on| on.settings.transmit.constants(),
     losses: |on| KIND.reasons(on),
     hooks_needed: HooksNeeded::Any,
+    is_detail: true,
     ..Entry::new("transmit", "Time that packets spend in each stage of the transmit path", &[&DURATION], open)
 };
 

@@ -41,6 +41,9 @@ pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
                 .to_owned(),
         );
     }
+    if kernel.is_served_by(&hooks::DATAGRAM_READER, hooks::CGROUP_READ) {
+        reasons.push("a UDP socket that is read without the sender's address counts for its creator".to_owned());
+    }
     of(if reasons.is_empty() { Status::Healthy } else { Status::Degraded }, reasons)
 }
 

@@ -33,30 +33,23 @@ pub fn run(sidecar: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns a command that runs every signal for some intervals of a second, and delivers to an endpoint.
+fn sidecar_run(sidecar: &Path, intervals: usize, endpoint: &str) -> Command {
+    let mut command = Command::new(sidecar);
+    command.args(["run", "--level", "detailed", "--output", "otlp", "--interval", "1s"]);
+    command.args(["--duration", &format!("{intervals}s")]);
+    command.env("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd").env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint);
+    command
+}
+
 /// Runs the sidecar for two intervals, and checks that metrics, spans and logs arrive over HTTP.
 fn http(sidecar: &Path, protocol: &str) -> anyhow::Result<()> {
     let collector = Collector::start()?;
     let traffic = Traffic::start()?;
     let config = tempfile::NamedTempFile::new()?;
     std::fs::write(config.path(), SLOW)?;
-    let mut command = Command::new(sidecar);
-    command
-        .args([
-            "run",
-            "--level",
-            "detailed",
-            "--output",
-            "otlp",
-            "--interval",
-            "1s",
-            "--duration",
-            &format!("{HTTP_INTERVALS}s"),
-            "--config",
-        ])
-        .arg(config.path())
-        .env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
-        .env("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd")
-        .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.http());
+    let mut command = sidecar_run(sidecar, HTTP_INTERVALS, &collector.http());
+    command.arg("--config").arg(config.path()).env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol);
     let outcome = machine::output(&mut command);
     traffic.stop()?;
     outcome.with_context(|| format!("the sidecar failed; the collector logged:\n{}", collector.log()))?;
@@ -76,22 +69,7 @@ fn http(sidecar: &Path, protocol: &str) -> anyhow::Result<()> {
 fn grpc(sidecar: &Path) -> anyhow::Result<()> {
     let collector = Collector::start()?;
     let traffic = Traffic::start()?;
-    let mut command = Command::new(sidecar);
-    command
-        .args([
-            "run",
-            "--level",
-            "detailed",
-            "--output",
-            "otlp",
-            "--interval",
-            "1s",
-            "--duration",
-            &format!("{INTERVALS}s"),
-        ])
-        .env("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd")
-        .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint());
-    let outcome = machine::output(&mut command);
+    let outcome = machine::output(&mut sidecar_run(sidecar, INTERVALS, &collector.endpoint()));
     let exchanges = traffic.stop()?;
     outcome.with_context(|| format!("the sidecar failed; the collector logged:\n{}", collector.log()))?;
     let requests = collector.stop()?;

@@ -122,7 +122,9 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
 fn caveats(exact: Exact, kernel: &Kernel) -> Vec<Caveat> {
     let (host, mut caveats) = (kernel.host(), Vec::new());
     if exact == Exact::None {
-        caveats.push(Caveat::Idle("nothing is measured exactly (`signals.network_cpu.exact: none`)".to_owned()));
+        caveats.push(Caveat::Idle(
+            "nothing is measured exactly: set `level: detailed` or `signals.network_cpu.exact`".to_owned(),
+        ));
     }
     if host.preempt_rt {
         let preempted = "PREEMPT_RT: softirqs run in threads, and their time includes tasks that preempt these threads";

@@ -78,7 +78,7 @@ static SENT: PlannedMap = PlannedMap::new("DATAGRAMS", size_of::<Datagram>(), |_
 /// this time only if the layer is measured.
 fn required(settings: &super::Settings) -> Vec<&'static Hook> {
     let ip = settings.latency.layers().contains(Layer::Ip).then_some(&hooks::IP);
-    let path = [&hooks::TRANSPORT, detail::arrival(settings), &hooks::SOCKET_READ];
+    let path = [&hooks::TRANSPORT, detail::arrival_hook(settings), &hooks::SOCKET_READ];
     let states = READER_HOOKS.into_iter().filter(|_| settings.slow_packets.reader_states);
     ip.into_iter().chain(path).chain(states).collect()
 }
