@@ -9,7 +9,7 @@ use super::{
     histogram::HistogramCell,
     latency::{IpVersion, Layer, RECEIVE_POINTS, ReceivePoint, Transport},
     loss::PACKET_LOSSES,
-    transmit::{DEPARTURES, Departure},
+    transmit::{TRANSMIT_SERIES, TransmitSeries},
 };
 
 /// The measured quantity of a histogram.
@@ -20,7 +20,7 @@ pub enum Series {
     /// The time from a packet's arrival in its socket's queue to its read.
     Wait(Transport, IpVersion),
     /// The time that a packet took for a layer of the transmit path.
-    Transmit(Departure),
+    Transmit(TransmitSeries),
     /// TCP's smoothed round-trip time, at a read.
     Rtt(IpVersion),
 }
@@ -35,7 +35,7 @@ impl Series {
     /// The indices of [`Self::Wait`].
     pub const WAIT: Range<usize> = Self::RECEIVE.end..Self::RECEIVE.end + WAITS;
     /// The indices of [`Self::Transmit`].
-    pub const TRANSMIT: Range<usize> = Self::WAIT.end..Self::WAIT.end + DEPARTURES;
+    pub const TRANSMIT: Range<usize> = Self::WAIT.end..Self::WAIT.end + TRANSMIT_SERIES;
     /// The indices of [`Self::Rtt`].
     pub const RTT: Range<usize> = Self::TRANSMIT.end..Self::TRANSMIT.end + IpVersion::ALL.len();
 
@@ -50,7 +50,7 @@ impl Series {
                 let ReceivePoint { transport, version, .. } = ReceivePoint::ALL[index - WAITS];
                 Self::Wait(transport.unwrap(), version)
             } else if index < Self::TRANSMIT.end {
-                Self::Transmit(Departure::ALL[index - Self::TRANSMIT.start])
+                Self::Transmit(TransmitSeries::ALL[index - Self::TRANSMIT.start])
             } else {
                 Self::Rtt(IpVersion::ALL[index - Self::RTT.start])
             };
@@ -67,7 +67,7 @@ impl Series {
         match self {
             Self::Receive(point) => point.index(),
             Self::Wait(transport, version) => WAITS + ReceivePoint::of(Layer::SocketRead, transport, version).index(),
-            Self::Transmit(departure) => Self::TRANSMIT.start + departure.index(),
+            Self::Transmit(series) => Self::TRANSMIT.start + series.index(),
             Self::Rtt(version) => Self::RTT.start + version as usize,
         }
     }

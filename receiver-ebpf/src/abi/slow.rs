@@ -28,12 +28,12 @@ pub struct Passage {
 }
 
 /// Entries of a CPU for packets from senders on this node. A softirq passes at most this many from `ip` on at once (`GRO_NORMAL_BATCH`).
-pub const DEPARTED: usize = 8;
+pub const LOCAL_PACKETS: usize = 8;
 
 /// A packet from a sender on this node, at `ip`. It still has its departure time instead of a receive timestamp.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub struct Departed {
+pub struct LocalPacket {
     /// The packet's address, combined with the hash of its flow: addresses are reused.
     pub packet: u64,
     /// The time at which the sender's TCP released the packet, nanoseconds of the monotonic clock.
@@ -79,13 +79,13 @@ pub struct SlowCells {
     /// Packets on their way, indexed by [`passing`].
     pub passing: [Passage; PASSING],
     /// Packets from senders on this node, indexed by bits of the address.
-    pub departed: [Departed; DEPARTED],
+    pub local: [LocalPacket; LOCAL_PACKETS],
     /// Selected packets that did not fit into the ring.
     pub full: u64,
 }
 
-/// The bit of a departure in the place of the time at `ip`.
-pub const DEPARTURE: u64 = 1 << 63;
+/// The bit of a sending time in the place of the time at `ip`.
+pub const SENT_HERE: u64 = 1 << 63;
 
 /// The path of a packet in its socket's queue. Each word contains the mix of the packet's timestamp (see [`waiting::mix`]), so words
 /// of two packets are not taken for a record of one.
@@ -96,7 +96,7 @@ pub struct Record {
     pub enqueued: u64,
     /// The time of arrival, combined with the mix.
     pub check: u64,
-    /// The times at `ip` and `transport`, combined with the mix. A time of zero is unknown. With [`DEPARTURE`], the first is the departure
+    /// The times at `ip` and `transport`, combined with the mix. A time of zero is unknown. With [`SENT_HERE`], the first is the sending time
     /// of a packet from a sender on this node.
     pub passed: [u64; 2],
 }
@@ -244,7 +244,7 @@ pub struct SlowPacket {
     /// The time of arrival in the socket's queue, nanoseconds of the monotonic clock; only if [`flag::RECORDED`] is set.
     pub enqueued: u64,
     /// The time at which a sender on this node released the packet, nanoseconds of the monotonic clock; zero if unknown.
-    pub departure: u64,
+    pub sent: u64,
     /// The times at `ip` and `transport`, nanoseconds of the monotonic clock; zero if unknown.
     pub passed: [u64; 2],
     /// The last wakeup of the reading task and the time at which it got a CPU, as in [`Wakeup`]. Zero if unknown.
@@ -272,7 +272,7 @@ pub struct SlowPacket {
 }
 
 const _: () = {
-    assert!(size_of::<SlowCells>() == PASSING * 24 + DEPARTED * 16 + 8);
+    assert!(size_of::<SlowCells>() == PASSING * 24 + LOCAL_PACKETS * 16 + 8);
     assert!(size_of::<SlowOwner>() == 56 && size_of::<Sharing>() == 24);
     assert!(SlowOwner::THRESHOLD == 0 && SlowOwner::OVER_BUDGET == 5);
     assert!(size_of::<Record>() == 32 && PASSING.is_power_of_two());

@@ -43,22 +43,22 @@ impl TransmitLayer {
 
 /// A layer that a packet of a transport protocol passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Departure {
+pub struct TransmitSeries {
     /// The layer.
     pub layer: TransmitLayer,
     /// The transport protocol.
     pub transport: Transport,
 }
 
-/// Number of departures.
-pub const DEPARTURES: usize = 6;
+/// Number of series.
+pub const TRANSMIT_SERIES: usize = 6;
 
-impl Departure {
-    /// Every departure, at its own index.
-    pub const ALL: [Self; DEPARTURES] = {
-        let mut all = [Self { layer: TransmitLayer::Transport, transport: Transport::Tcp }; DEPARTURES];
+impl TransmitSeries {
+    /// Every series, at its own index.
+    pub const ALL: [Self; TRANSMIT_SERIES] = {
+        let mut all = [Self { layer: TransmitLayer::Transport, transport: Transport::Tcp }; TRANSMIT_SERIES];
         let mut index = 0;
-        while index < DEPARTURES {
+        while index < TRANSMIT_SERIES {
             let transport = if index % 2 == 0 { Transport::Tcp } else { Transport::Udp };
             all[index] = Self { layer: TransmitLayer::ALL[index / 2], transport };
             assert!(all[index].index() == index);
@@ -67,7 +67,7 @@ impl Departure {
         all
     };
 
-    /// Returns the departure's index in [`Self::ALL`].
+    /// Returns the index of the series in [`Self::ALL`].
     #[must_use]
     #[inline(always)]
     pub const fn index(self) -> usize {

@@ -7,7 +7,7 @@ use super::subject::arriving;
 use crate::{
     kernel::{
         context::Arguments as _,
-        event::is_departing,
+        event::has_departure_time,
         fields::{
             DEVICE_INDEX, DEVICE_NET, NET_INODE, SHARED_HWTSTAMP, SHARED_TX_FLAGS, SKB_DEVICE, SKB_END, SKB_HEAD,
             SKB_TSTAMP, SkBuff, SkbSharedInfo,
@@ -41,7 +41,7 @@ fn netif_receive_skb(ctx: BtfTracePointContext) -> i32 {
     if selected == Some(false) {
         return 0;
     }
-    let received = if is_departing(skb) { 0 } else { skb.read(&SKB_TSTAMP) };
+    let received = if has_departure_time(skb) { 0 } else { skb.read(&SKB_TSTAMP) };
     if selected.is_none() {
         receive_driver::lost(nic, DriverLoss::NotFilterable);
     } else if shared.read(&SHARED_TX_FLAGS) & DRIVER_DATA != 0 {

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     kernel::{
         context::Arguments as _,
-        event::{PacketEvent, is_departing},
+        event::{PacketEvent, has_departure_time},
         fields::{SKB_TSTAMP, SkBuff},
         filter::{FilterMode, specialize},
         owner,
@@ -32,8 +32,8 @@ fn received<A: Access>(skb: Ptr<SkBuff, A>, version: IpVersion, mode: FilterMode
     let point = ReceivePoint::ip(version);
     let slot = || owner::slot_of_namespace(skb);
     // A packet without a receive timestamp needs no clock.
-    if is_departing(skb) {
-        packet_path::departed(skb.read(&SKB_TSTAMP), || packet_identity(skb));
+    if has_departure_time(skb) {
+        packet_path::sent_here(skb.read(&SKB_TSTAMP), || packet_identity(skb));
         return reached(point, &arriving(skb), Err(PacketLoss::TransmitTimestamp), mode, slot);
     }
     reached(point, &arriving(skb), PacketEvent::delivered(skb), mode, slot);

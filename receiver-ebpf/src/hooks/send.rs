@@ -17,7 +17,7 @@ use undercurrent_ebpf::abi::{
 
 use super::{
     socket::{self, is_fullsock, is_inet, slot_of_owner, transport_in_header},
-    subject::departing,
+    subject::outgoing,
 };
 use crate::{
     kernel::{
@@ -108,15 +108,15 @@ fn queued(skb: Ptr<SkBuff>, mode: FilterMode) {
         Start::Unknown => sample::chosen(),
     };
     let now = if sampled { clock::monotonic() } else { 0 };
-    let mut departure = now;
+    let mut released = now;
     if let Start::At(entry) = sent {
         // Computed here: with a second test of `sent`, the compiler computes it without a start too, and 5.10 rejects the program.
-        departure = now.wrapping_sub(waiting::elapsed(entry, now));
+        released = now.wrapping_sub(waiting::elapsed(entry, now));
         let recipient = recipient(skb, mode, selected);
         transmit::ended(TransmitLayer::Transport, Transport::Udp, entry, now, recipient);
     }
     if sampled && let Some(Transport::Udp) = sender {
-        packet_path::datagram_sent(|| datagram::key(skb.identity(), sock.read(&SOCK_PORT)), departure);
+        packet_path::datagram_sent(|| datagram::key(skb.identity(), sock.read(&SOCK_PORT)), released);
     }
     if waits {
         enters_qdisc(skb, skb.read(&SKB_TSTAMP), now, sampled);
@@ -136,7 +136,7 @@ fn segment_queued(skb: Ptr<SkBuff>, mode: FilterMode) {
     if departure == 0 {
         transmit::without_timestamp();
     } else if sampled {
-        transmit::departed(departure, now, recipient(skb, mode, selected));
+        transmit::at_qdisc(departure, now, recipient(skb, mode, selected));
     }
     if waits(skb) {
         enters_qdisc(skb, departure, now, sampled);
@@ -240,7 +240,7 @@ fn ended(layer: TransmitLayer, transport: Transport, entry: u64, now: u64, recip
 /// Returns true if the filter selects a packet that has its device, except for the workload; `None` if an attribute is unknown.
 #[inline(always)]
 fn selected(skb: Ptr<SkBuff>, mode: FilterMode) -> Option<bool> {
-    if mode == FilterMode::Off { Some(true) } else { filter::selects(&departing(skb)) }
+    if mode == FilterMode::Off { Some(true) } else { filter::selects(&outgoing(skb)) }
 }
 
 /// Returns the slot and group of a packet, given the result of [`selected`].
@@ -256,7 +256,7 @@ fn recipient(skb: Ptr<SkBuff>, mode: FilterMode, selected: Option<bool>) -> Reci
         None => Verdict::Lost(PacketLoss::NotFilterable),
     };
     let is_measured = matches!(verdict, Verdict::Measured);
-    let group = if is_measured { group::of(&departing(skb), slot, sample::share()) } else { None };
+    let group = if is_measured { group::of(&outgoing(skb), slot, sample::share()) } else { None };
     Recipient { slot, group, verdict }
 }
 

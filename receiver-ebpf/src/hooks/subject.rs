@@ -93,7 +93,7 @@ pub fn entering<A: Access>(skb: Ptr<SkBuff, A>) -> impl Subject {
 
 /// A packet to send that has its device.
 #[inline(always)]
-pub fn departing(skb: Ptr<SkBuff>) -> impl Subject {
+pub fn outgoing(skb: Ptr<SkBuff>) -> impl Subject {
     #[inline(always)]
     fn port(skb: Ptr<SkBuff>) -> Option<u16> {
         let sock = skb.follow(&SKB_SK);

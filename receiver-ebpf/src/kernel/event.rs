@@ -86,10 +86,10 @@ impl PacketEvent {
     /// Returns the event of a packet that may not be delivered yet: its timestamp may be the sender's departure time.
     #[inline(always)]
     pub fn arrived<A: Access>(skb: Ptr<SkBuff, A>) -> Sampled {
-        let departing = is_departing(skb);
-        let timestamp = if opaque(departing) { 0 } else { skb.read(&SKB_TSTAMP) };
+        let by_sender = has_departure_time(skb);
+        let timestamp = if opaque(by_sender) { 0 } else { skb.read(&SKB_TSTAMP) };
         let event = Self::with_timestamp(timestamp, sample::early());
-        event.map_err(|loss| if departing { PacketLoss::TransmitTimestamp } else { loss })
+        event.map_err(|loss| if by_sender { PacketLoss::TransmitTimestamp } else { loss })
     }
 
     /// Returns the nanoseconds since the receive timestamp, modulo 2^64.
@@ -101,6 +101,6 @@ impl PacketEvent {
 
 /// Returns true if a packet's timestamp is the sender's departure time.
 #[inline(always)]
-pub fn is_departing<A: Access>(skb: Ptr<SkBuff, A>) -> bool {
+pub fn has_departure_time<A: Access>(skb: Ptr<SkBuff, A>) -> bool {
     skb.any(&SKB_TSTAMP_TYPE)
 }

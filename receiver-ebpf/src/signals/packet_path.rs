@@ -4,7 +4,9 @@
 //! the transport protocol, and no receive timestamp.
 
 use aya_ebpf::{macros::map, maps::Array};
-use undercurrent_ebpf::abi::slow::{DEPARTED, DEPARTURE, Datagram, Departed, Passage, SlowCells, datagram, passing};
+use undercurrent_ebpf::abi::slow::{
+    Datagram, LOCAL_PACKETS, LocalPacket, Passage, SENT_HERE, SlowCells, datagram, passing,
+};
 
 use super::slow_cells::{SLOW, enabled};
 use crate::kernel::{cells, event::PacketEvent, filter::Subject, workarounds::element};
@@ -42,7 +44,7 @@ pub fn passed_transport(event: &PacketEvent, packet: &impl Subject) {
         if passage(cells, event.timestamp).timestamp == event.timestamp {
             passage(cells, event.timestamp).times[1] = event.now;
         } else {
-            let times = [departure_of(cells, packet.identity()), event.now];
+            let times = [sent_at(cells, packet.identity()), event.now];
             *passage(cells, event.timestamp) = Passage { timestamp: event.timestamp, times };
         }
     }
@@ -57,32 +59,32 @@ pub fn take(timestamp: u64) -> [u64; 2] {
     }
 }
 
-/// Stores the departure of a packet from a sender on this node, which has no receive timestamp yet. `packet` returns
+/// Stores when a sender on this node sent a packet, which has no receive timestamp yet. `packet` returns
 /// [`Subject::identity`].
 #[inline(always)]
-pub fn departed(time: u64, packet: impl FnOnce() -> u64) {
+pub fn sent_here(time: u64, packet: impl FnOnce() -> u64) {
     if enabled()
         && let Some(cells) = cells::here(&SLOW)
     {
         let packet = packet();
-        *departure(cells, packet) = Departed { packet, time };
+        *local_packet(cells, packet) = LocalPacket { packet, time };
     }
 }
 
-/// Returns the departure of a packet; zero if it is unknown. The entry remains: a later packet at the same address has another flow, or
-/// stores its own departure.
+/// Returns when a sender on this node sent a packet; zero if it is unknown. The entry remains: a later packet at the same address has another flow, or
+/// stores its own time.
 #[inline(always)]
-fn departure_of(cells: &mut SlowCells, packet: Option<u64>) -> u64 {
+fn sent_at(cells: &mut SlowCells, packet: Option<u64>) -> u64 {
     let Some(packet) = packet else { return 0 };
-    let departed = departure(cells, packet);
-    if departed.packet == packet { departed.time | DEPARTURE } else { 0 }
+    let local = local_packet(cells, packet);
+    if local.packet == packet { local.time | SENT_HERE } else { 0 }
 }
 
 /// Returns the entry of a packet from a sender on this node. Packets are 256 bytes apart or more.
 #[inline(always)]
-fn departure(cells: &mut SlowCells, packet: u64) -> &mut Departed {
+fn local_packet(cells: &mut SlowCells, packet: u64) -> &mut LocalPacket {
     // SAFETY: the remainder is within the array.
-    unsafe { element(&mut cells.departed, (packet >> 8) as usize % DEPARTED) }
+    unsafe { element(&mut cells.local, (packet >> 8) as usize % LOCAL_PACKETS) }
 }
 
 /// Stores the time at which UDP on this node released a datagram. `key` returns its [`datagram::key`].
@@ -100,7 +102,7 @@ pub fn datagram_sent(key: impl FnOnce() -> u64, time: u64) {
 
 /// Returns the time at which UDP on this node released the datagram with this key; zero if it is unknown.
 #[inline(always)]
-pub fn departure_of_datagram(key: u64) -> u64 {
+pub fn datagram_sent_at(key: u64) -> u64 {
     match DATAGRAMS.get(datagram::index(key)) {
         Some(entry) if entry.check ^ entry.time == key => entry.time,
         _ => 0,

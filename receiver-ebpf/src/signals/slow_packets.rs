@@ -11,7 +11,7 @@ use aya_ebpf::{
 use undercurrent_ebpf::abi::{
     ABSENT,
     latency::{IpVersion, Layer, ReceivePoint, Transport},
-    slow::{CHOICES, Choice, DEPARTURE, PAYLOAD, Sharing, SlowOwner, SlowPacket, datagram, flag},
+    slow::{CHOICES, Choice, PAYLOAD, SENT_HERE, Sharing, SlowOwner, SlowPacket, datagram, flag},
     waiting,
     workload::Slot,
 };
@@ -203,10 +203,10 @@ fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>, pa
     } else {
         waiting_packets::passed(mix, enqueued)
     };
-    let (departure, ip) = if is_udp {
-        (packet_path::departure_of_datagram(datagram::key(skb.typed_identity(), ports[1])), ip)
-    } else if ip & DEPARTURE != 0 {
-        (ip ^ DEPARTURE, 0)
+    let (sent, ip) = if is_udp {
+        (packet_path::datagram_sent_at(datagram::key(skb.typed_identity(), ports[1])), ip)
+    } else if ip & SENT_HERE != 0 {
+        (ip ^ SENT_HERE, 0)
     } else {
         (0, ip)
     };
@@ -215,7 +215,7 @@ fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>, pa
         now,
         offset,
         enqueued,
-        departure,
+        sent,
         passed: [ip, transport],
         reader: reader_states::of_current(),
         addresses,

@@ -8,7 +8,7 @@ use undercurrent_ebpf::abi::{
     latency::Transport,
     loss::PacketLoss,
     series::Series,
-    transmit::{Departure, SetOfWays, TransmitLayer, WAYS, set},
+    transmit::{SetOfWays, TransmitLayer, TransmitSeries, WAYS, set},
     waiting,
     workload::Slot,
 };
@@ -25,9 +25,9 @@ constants! {
 
 /// Start times of packets in a layer.
 #[map]
-static DEPARTING: Array<SetOfWays> = Array::with_max_entries(1, 0);
+static STAGE_STARTS: Array<SetOfWays> = Array::with_max_entries(1, 0);
 
-/// Departure times this far in the future (four minutes) come from another clock.
+/// TransmitSeries times this far in the future (four minutes) come from another clock.
 const AHEAD: u64 = 1 << 38;
 
 /// Whose packet it is. Every word is set, see [`Number`].
@@ -77,7 +77,7 @@ pub fn is_ahead(departure: u64, now: u64) -> bool {
 
 /// Records a TCP segment at its device's qdisc. A segment before its departure time counts with zero.
 #[inline(always)]
-pub fn departed(departure: u64, now: u64, recipient: Recipient) {
+pub fn at_qdisc(departure: u64, now: u64, recipient: Recipient) {
     let late = if is_ahead(departure, now) { 0 } else { now.wrapping_sub(departure) };
     record(TransmitLayer::Transport, Transport::Tcp, late, recipient);
 }
@@ -92,7 +92,7 @@ pub fn without_timestamp() {
 /// measured packet.
 #[inline(always)]
 pub fn store_start(layer: TransmitLayer, mix: u64, time: Option<u64>) -> bool {
-    let Some(set) = DEPARTING.get_ptr_mut(set(layer, mix)) else { return false };
+    let Some(set) = STAGE_STARTS.get_ptr_mut(set(layer, mix)) else { return false };
     // Zero marks a packet outside of the sample, so the lowest bit of a start time is always set.
     let entry = waiting::entry(mix, time.map_or(0, |time| time | 1));
     // SAFETY: a way of an entry of the map, which lives as long as the program.
@@ -103,7 +103,7 @@ pub fn store_start(layer: TransmitLayer, mix: u64, time: Option<u64>) -> bool {
 /// Returns the start of a layer and removes it.
 #[inline(always)]
 pub fn take_start(layer: TransmitLayer, mix: u64) -> Start {
-    let Some(set) = DEPARTING.get_ptr_mut(set(layer, mix)) else { return Start::Unknown };
+    let Some(set) = STAGE_STARTS.get_ptr_mut(set(layer, mix)) else { return Start::Unknown };
     let Some(way) = own_way(set, mix) else { return Start::Unknown };
     // SAFETY: a way of an entry of the map, which lives as long as the program.
     let entry = unsafe { core::mem::take(&mut *way) };
@@ -136,7 +136,7 @@ pub fn unmatched(layer: TransmitLayer, transport: Transport) {
 }
 
 const fn series(layer: TransmitLayer, transport: Transport) -> Series {
-    Series::Transmit(Departure { layer, transport })
+    Series::Transmit(TransmitSeries { layer, transport })
 }
 
 /// Returns pointers to the ways of a set.

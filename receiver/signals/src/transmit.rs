@@ -1,6 +1,6 @@
 //! `transmit`: time that packets spend in each stage of the transmit path.
 //!
-//! A program cannot write into a packet. It stores the start of a stage in the map `DEPARTING`, under a hash of the packet's address, and
+//! A program cannot write into a packet. It stores the start of a stage in the map `STAGE_STARTS`, under a hash of the packet's address, and
 //! takes it at the end of the stage. TCP needs no entry for `stack`, because its segments have their send time.
 //!
 //! ```text
@@ -12,7 +12,7 @@
 //!  consume_skb                                                                 take start, record
 //!  kfree_skb (drop)     take start                 take start                  take start
 //!
-//!  DEPARTING: stage x 4096 sets of 4 entries      entry: [ 24 bits of the hash | 40 bits of the start, ns ]
+//!  STAGE_STARTS: stage x 4096 sets of 4 entries      entry: [ 24 bits of the hash | 40 bits of the start, ns ]
 //! ```
 //!
 //! A start of zero marks a packet outside of the sample. A stage without a start counts as `missing_start`, for example after another packet
@@ -24,7 +24,7 @@ use undercurrent_ebpf::abi::{
     latency::Transport,
     loss::PacketLoss,
     series::Series,
-    transmit::{Departure, SETS, SetOfWays, TransmitLayer},
+    transmit::{SETS, SetOfWays, TransmitLayer, TransmitSeries},
 };
 
 use super::{
@@ -45,11 +45,11 @@ use crate::{
 pub static ENTRY: Entry = Entry {
     hooks: |settings| {
         let layers = &settings.transmit.stages;
-        let departures = || Departure::ALL.into_iter().filter(|departure| layers.contains(departure.layer));
-        let needed = |hook: &&Hook| departures().flat_map(hooks).any(|needed| needed.name == hook.name);
+        let transmit_series = || TransmitSeries::ALL.into_iter().filter(|of| layers.contains(of.layer));
+        let needed = |hook: &&Hook| transmit_series().flat_map(hooks).any(|needed| needed.name == hook.name);
         hooks::SHARED.into_iter().filter(needed).collect()
     },
-    maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &DEPARTING],
+    maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &STAGE_STARTS],
     constants: |on| on.settings.transmit.constants(),
     losses: |on| KIND.reasons(on),
     hooks_needed: HooksNeeded::Any,
@@ -84,8 +84,8 @@ impl Settings {
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let layers = &opening.settings.transmit.stages;
     Durations::open(opening, &KIND, |series| {
-        let Series::Transmit(departure) = series else { return false };
-        layers.contains(departure.layer) && hooks(departure).iter().all(|hook| opening.kernel.serves(hook))
+        let Series::Transmit(of) = series else { return false };
+        layers.contains(of.layer) && hooks(of).iter().all(|hook| opening.kernel.serves(hook))
     })
 }
 
@@ -99,8 +99,8 @@ static DURATION: Descriptor = Descriptor {
 };
 
 /// Packets on the transmit path, by stage.
-static DEPARTING: PlannedMap =
-    PlannedMap::new("DEPARTING", size_of::<SetOfWays>(), |_| TransmitLayer::ALL.len() * SETS);
+static STAGE_STARTS: PlannedMap =
+    PlannedMap::new("STAGE_STARTS", size_of::<SetOfWays>(), |_| TransmitLayer::ALL.len() * SETS);
 
 static KIND: DurationKind = DurationKind {
     signal: ENTRY.name,
@@ -108,16 +108,16 @@ static KIND: DurationKind = DurationKind {
     series: Series::TRANSMIT,
     losses,
     describe: |series| {
-        let Series::Transmit(departure) = series else { return Attributes::new() };
-        let attributes = Attributes::new().with(attributes::STAGE.key, attributes::stage(departure.layer));
-        attributes.with(attributes::TRANSPORT.key, attributes::transport(departure.transport))
+        let Series::Transmit(of) = series else { return Attributes::new() };
+        let attributes = Attributes::new().with(attributes::STAGE.key, attributes::stage(of.layer));
+        attributes.with(attributes::TRANSPORT.key, attributes::transport(of.transport))
     },
 };
 
 fn losses(series: Series, on: &LossConditions) -> Vec<PacketLoss> {
-    let Series::Transmit(departure) = series else { return Vec::new() };
+    let Series::Transmit(of) = series else { return Vec::new() };
     // TCP's own timestamp replaces a recorded start.
-    let has_departure_time = hooks(departure) == [&hooks::TRANSMIT_QUEUE];
+    let has_departure_time = hooks(of) == [&hooks::TRANSMIT_QUEUE];
     let can_occur = |loss: &PacketLoss| match loss {
         PacketLoss::NoTimestamp | PacketLoss::Negative => has_departure_time,
         PacketLoss::MissingStart => !has_departure_time,
@@ -128,9 +128,9 @@ fn losses(series: Series, on: &LossConditions) -> Vec<PacketLoss> {
 }
 
 /// Returns the hooks where a packet enters and leaves a stage. TCP's own timestamp marks the entry into `transport`.
-fn hooks(departure: Departure) -> Vec<&'static Hook> {
-    match departure.layer {
-        TransmitLayer::Transport if departure.transport == Transport::Tcp => vec![&hooks::TRANSMIT_QUEUE],
+fn hooks(of: TransmitSeries) -> Vec<&'static Hook> {
+    match of.layer {
+        TransmitLayer::Transport if of.transport == Transport::Tcp => vec![&hooks::TRANSMIT_QUEUE],
         TransmitLayer::Transport => vec![&hooks::TRANSMIT_SEND, &hooks::TRANSMIT_QUEUE],
         TransmitLayer::Qdisc => vec![&hooks::TRANSMIT_QUEUE, &hooks::TRANSMIT_START],
         TransmitLayer::Device => vec![&hooks::TRANSMIT_START, &hooks::TRANSMIT_END],

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use undercurrent_ebpf::abi::sample::SampleHeader;
 
 use super::{
-    collector::{Counted, Sum},
+    sum::{Counted, Sum},
     table::{EVENTS, Owner},
 };
 use crate::workloads::Slot;

@@ -19,6 +19,7 @@ mod price;
 mod settings;
 mod source;
 mod stacks;
+mod sum;
 mod table;
 
 use std::{
@@ -32,9 +33,10 @@ use undercurrent_ebpf::abi::sample::{SampleCells, SampleHeader};
 use self::{
     charges::Charges,
     classifier::{Classifier, Work},
-    collector::{Collector, Sum, Sums},
+    collector::{Collector, Sums},
     frequency::Frequencies,
     source::{Observed, Source},
+    sum::Sum,
     table::{OTHER, Owner},
 };
 pub use self::{

@@ -17,7 +17,7 @@ use crate::{
 
 /// The name of the span of a packet.
 pub const NAME: &str = "network receive";
-/// The name of the step from the departure at a sender on this node to the receive timestamp.
+/// The name of the step from the sending by this node to the receive timestamp.
 const SEND: &str = "network send";
 /// The names of the states of a reader, as children of the step `socket_read`.
 const ASLEEP: &str = "reader: asleep";
@@ -58,9 +58,9 @@ impl Packet<'_> {
         let child = |parent: &SpanContext, name, times, attributes: &Attributes| {
             finished_span(new_context(parent), parent, name, times, attributes)
         };
-        let (start, end) = (self.times.departure.unwrap_or(self.times.start), self.times.end);
+        let (start, end) = (self.times.sent.unwrap_or(self.times.start), self.times.end);
         let mut spans = vec![finished_span(context.clone(), parent, NAME, [start, end], attributes)];
-        if self.times.departure.is_some() {
+        if self.times.sent.is_some() {
             spans.push(child(context, SEND, [start, self.times.start], &Attributes::new()));
         }
         for (layer, start, end) in self.steps() {

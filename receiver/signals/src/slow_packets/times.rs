@@ -11,7 +11,7 @@ use crate::telemetry::UnixNanos;
 
 /// Changes of the offset below this many nanoseconds are errors of its measurement.
 const PRECISION: u64 = 2_000;
-/// The longest time from departure to receive timestamp, and from there to the socket's queue, nanoseconds. A longer one is a difference of
+/// The longest time from sending to receive timestamp, and from there to the socket's queue, nanoseconds. A longer one is a difference of
 /// two clocks.
 const LONGEST: u64 = 60_000_000_000;
 /// Number of steps of the wall clock that are kept.
@@ -35,7 +35,7 @@ pub struct Offsets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// The time at which a sender on this node released the packet; `None` for other senders, or if unknown.
-    pub departure: Option<UnixNanos>,
+    pub sent: Option<UnixNanos>,
     /// The receive timestamp.
     pub start: UnixNanos,
     /// The times at `ip`, `transport` and `socket_enqueued`; `None` if unknown.
@@ -82,7 +82,7 @@ impl Offsets {
         // The scratch buffer may still have the time of an earlier packet, if the clock was set back.
         let end = enqueued.unwrap_or(packet.now);
         let is_before = |time: &u64| *time != 0 && *time <= received && received - time < LONGEST;
-        let departure = Some(packet.departure).filter(is_before);
+        let sent = Some(packet.sent).filter(is_before);
         let passed = packet.passed.map(|time| (time != 0 && (received..=end).contains(&time)).then_some(time));
         let [ip, transport] = match passed {
             [Some(ip), Some(transport)] if ip > transport => [None, Some(transport)],
@@ -91,7 +91,7 @@ impl Offsets {
         // Where the wait begins at `transport`, the arrival in the queue is not known.
         let queue = enqueued.filter(|time| *time <= packet.now && transport != Some(*time));
         Some(Times {
-            departure: departure.map(wall),
+            sent: sent.map(wall),
             start: wall(received),
             layers: [ip, transport, queue].map(|time| time.map(wall)),
             end: wall(packet.now),
@@ -180,13 +180,13 @@ mod tests {
     }
 
     #[test]
-    fn departure_and_reader_are_known_if_they_are_plausible() {
+    fn sending_and_reader_are_known_if_they_are_plausible() {
         let offsets = Offsets::new(OFFSET);
-        let times = |departure, ip, reader| {
-            let packet = SlowPacket { departure, passed: [ip, 11_000], reader, ..packet(OFFSET) };
+        let times = |sent, ip, reader| {
+            let packet = SlowPacket { sent, passed: [ip, 11_000], reader, ..packet(OFFSET) };
             let times = offsets.times(&packet).expect("times");
             let of = |time: UnixNanos| time.0 - OFFSET;
-            (times.departure.map(of), times.layers[0].map(of), times.reader.map(|times| times.map(of)))
+            (times.sent.map(of), times.layers[0].map(of), times.reader.map(|times| times.map(of)))
         };
         assert_eq!(times(9_000, 0, [50_000, 60_000]), (Some(9_000), None, Some([50_000, 60_000])));
         assert_eq!(times(10_001, 0, [50_000, 0]), (None, None, Some([50_000, 50_000])));

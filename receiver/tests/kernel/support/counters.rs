@@ -103,6 +103,12 @@ impl Sum for Received {
     }
 }
 
+/// Returns the segments that a namespace's TCP sent (`OutSegs`), acknowledgements among them.
+pub fn segments_sent(namespace: &Namespace) -> u64 {
+    let snmp = namespace.run(|| fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
+    of_table(&snmp, "Tcp:", "OutSegs").unwrap()
+}
+
 /// Returns the segments that a namespace's TCP retransmitted (`RetransSegs`), without failed retransmissions
 /// (`TCPRetransFail`).
 pub fn retransmitted(namespace: &Namespace) -> u64 {
