@@ -158,6 +158,8 @@ pub mod change {
 pub struct CgroupEvent {
     /// The cgroup's id.
     pub id: u64,
+    /// The CPU time of a removed cgroup and its descendants, nanoseconds; zero if it is unknown.
+    pub cpu_time: u64,
     /// One of [`change`].
     pub change: u32,
     /// Used bytes of `path`, with the terminating zero; negative if the kernel could not read the path.
@@ -170,5 +172,5 @@ const _: () = {
     assert!(KEY_BITS + SLOT_BITS == u64::BITS);
     assert!(NAMESPACE < 1 << KEY_BITS);
     assert!(size_of::<OwnerCells>() == 8 * (OWNER_LOSSES + 1));
-    assert!(size_of::<CgroupEvent>() == 16 + PATH_BYTES);
+    assert!(size_of::<CgroupEvent>() == 24 + PATH_BYTES);
 };

@@ -24,6 +24,7 @@ structs! {
     PerfEvent = "perf_event";
     PtRegs = "pt_regs";
     Qdisc = "Qdisc";
+    SchedEntity = "sched_entity";
     ScmTimestamping = "scm_timestamping_internal";
     SkBuff = "sk_buff";
     SkBuffHead = "sk_buff_head";
@@ -31,6 +32,7 @@ structs! {
     Sock = "sock";
     Socket = "socket";
     Task = "task_struct";
+    TaskGroup = "task_group";
     TcpSkbCb = "tcp_skb_cb";
     TcpSock = "tcp_sock";
     UdpSock = "udp_sock";
@@ -151,6 +153,12 @@ fields! {
     CGROUP_ROOT: Field<Cgroup, Address<CgroupRoot>> = "cgroup.root";
     /// Number of the hierarchy, as in `/proc/cgroups`.
     ROOT_HIERARCHY: Field<CgroupRoot, i32> = "cgroup_root.hierarchy_id";
+    /// State of the cpu controller in the cgroup; null without the controller.
+    CGROUP_CPU: Field<Cgroup, Address<CgroupSubsysState>> = "cgroup.subsys.cpu_cgrp_id";
+    /// The cgroup's entity on each CPU, an array of pointers by CPU (CONFIG_FAIR_GROUP_SCHED).
+    GROUP_ENTITIES: Field<TaskGroup, u64> = "task_group.se";
+    /// Nanoseconds for which tasks of the entity ran.
+    ENTITY_RUNTIME: Field<SchedEntity, u64> = "sched_entity.sum_exec_runtime";
     /// All cgroups of the task.
     TASK_CSS_SET: Field<Task, Address<CssSet>> = "task_struct.cgroups";
     /// State of the cpu controller.

@@ -74,6 +74,8 @@ pub struct KernelFacts<'a> {
     pub extra: &'a [Named],
     /// The bits of the processor's counters that are open.
     pub counters: u32,
+    /// One more than the highest id of a CPU.
+    pub cpus: usize,
 }
 
 /// The tracepoints that gained arguments in newer kernels.
@@ -147,6 +149,7 @@ impl KernelFacts<'_> {
             ("owner.storage", u32::from(self.socket_storage)),
             ("owner.cast", u32::from(self.casts.context.is_some())),
             ("cgroup.hierarchy", hierarchy.cast_unsigned()),
+            ("cgroup.cpus", number(self.cpus)),
             ("tcp.cast", u32::from(self.tcp_sockets)),
             ("tcp.type", self.casts.tcp_socket.unwrap_or(0)),
             ("processor.counters", self.counters),

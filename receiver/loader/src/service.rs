@@ -108,6 +108,7 @@ impl Service {
             arguments,
             extra: &extra,
             counters: counters.bits(),
+            cpus: host.cpus,
         };
         let (sizing, constants, maps) = (required.sizing, &required.constants, &required.maps);
         let settings = object::Settings { sizing, constants, maps, kernel };

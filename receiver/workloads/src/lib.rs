@@ -129,10 +129,22 @@ impl Workloads {
 
     /// Returns every workload with an existing cgroup, in the order of the paths: parents come first.
     pub fn iter(&self) -> impl Iterator<Item = &Workload> {
-        let mut present: Vec<&Workload> =
-            self.registry.iter().filter(|workload| workload.stage == Stage::Present).collect();
-        present.sort_by(|one, other| one.path.cmp(&other.path));
-        present.into_iter()
+        self.by_path(|workload| workload.stage == Stage::Present).into_iter()
+    }
+
+    /// Returns the workloads of [`Self::iter`] and those that were removed since the last snapshot and have a last CPU time.
+    pub fn with_cpu_time(&self) -> Vec<&Workload> {
+        self.by_path(|workload| match workload.stage {
+            Stage::Present => true,
+            Stage::Gone => workload.last_cpu_time.is_some(),
+            Stage::Final(_) | Stage::Expiring(_) => false,
+        })
+    }
+
+    fn by_path(&self, is_chosen: impl Fn(&Workload) -> bool) -> Vec<&Workload> {
+        let mut chosen: Vec<&Workload> = self.registry.iter().filter(|workload| is_chosen(workload)).collect();
+        chosen.sort_by(|one, other| one.path.cmp(&other.path));
+        chosen
     }
 
     /// Returns the most recent existing cgroup, with or without a workload; `None` if no cgroup is known.

@@ -147,6 +147,7 @@ impl Live {
             // Cached slots of the cgroup remain valid until the next snapshot invalidates them.
             (change::REMOVED, _) => {
                 registry.vanished(id);
+                registry.ended(id, event.cpu_time);
                 return false;
             }
             (_, Some(path)) => {

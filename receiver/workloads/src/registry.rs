@@ -6,6 +6,7 @@ mod namespaces;
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 use super::{
@@ -289,6 +290,13 @@ impl Registry {
         self.release_any(id);
         if is_folded {
             self.forget(id);
+        }
+    }
+
+    /// Records the CPU time of a removed cgroup and its descendants in nanoseconds; zero if it is unknown.
+    pub fn ended(&mut self, id: CgroupId, cpu_time: u64) {
+        if let Some(workload) = self.workloads.get_mut(&id).filter(|_| cpu_time > 0) {
+            workload.last_cpu_time = Some(Duration::from_nanos(cpu_time));
         }
     }
 

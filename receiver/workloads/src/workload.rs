@@ -1,6 +1,6 @@
 //! A workload and its metadata.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     CgroupId, CgroupPath, Identity, Metadata, Origin, PodMetadata, PodUid, Slot, Uid,
@@ -48,6 +48,8 @@ pub struct Workload {
     pub resource: Arc<Resource>,
     /// The stage of the life cycle.
     pub stage: Stage,
+    /// The CPU time of the removed cgroup and its descendants, as a program read it; `None` if it is unknown.
+    pub last_cpu_time: Option<Duration>,
     /// The claimed network namespace. Workloads that came later may share it.
     pub namespace: Option<u32>,
     /// True if a cgroup of another party has the container id or pod uid in the name of this workload's cgroup, which is
@@ -72,6 +74,7 @@ impl Workload {
             start,
             resource: Arc::new(Resource { attributes: Attributes::new() }),
             stage: Stage::Present,
+            last_cpu_time: None,
             namespace: None,
             disputed: false,
             metadata: None,
@@ -91,6 +94,7 @@ impl Workload {
         self.cgroup = cgroup;
         self.stage = Stage::Present;
         self.namespace = None;
+        self.last_cpu_time = None;
     }
 
     /// Returns the party that may have named the cgroup of the workload.

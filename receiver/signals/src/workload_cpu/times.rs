@@ -90,7 +90,7 @@ impl CpuTimes {
     /// Reads the CPU time of the node and of every workload. Reads children before parents and the node last, so that
     /// no child grows by more than its container.
     fn usages(&mut self, workloads: &Workloads) -> Result<(Duration, Vec<Usage>), ReadError> {
-        let all: Vec<&Workload> = workloads.iter().collect();
+        let all = workloads.with_cpu_time();
         let outer = outer(&all);
         let cgroups: Vec<_> = all.iter().rev().map(|workload| (workload.cgroup, workload.path.clone())).collect();
         let times = self.files.usages(&cgroups).map_err(|source| ReadError { what: "cgroups", source })?;
@@ -107,7 +107,7 @@ impl CpuTimes {
     fn time(&mut self, workload: &Workload, read: Result<Duration, UsageError>) -> Option<Duration> {
         match read {
             Ok(time) => Some(time),
-            Err(UsageError::Gone) => None,
+            Err(UsageError::Gone) => workload.last_cpu_time,
             Err(error) => {
                 tracing::debug!(
                     "cannot read the CPU time of {}; it counts for the containing cgroup: {error}",

@@ -1,6 +1,6 @@
 //! Compares the CPU time of containers with the kernel's statistics of their cgroups.
 
-use std::{thread, time::Duration};
+use std::{path::Path, thread, time::Duration};
 
 use super::{
     super::support::{
@@ -20,6 +20,8 @@ use super::{
 const CPU_TIME: &str = "undercurrent.cpu.time";
 const NETWORK_TIME: &str = "undercurrent.network.cpu.time";
 const USE: &str = "undercurrent.cpu.use";
+/// Files of cgroups with the controller `cpu`, whose scheduler keeps the time of a removed cgroup.
+const KEPT: [&str; 2] = ["cpu.shares", "cpu.weight"];
 /// Seconds of CPU time.
 const USED: f64 = 1.5;
 /// Rounds of requests.
@@ -111,4 +113,38 @@ fn excludes_interrupts() -> bool {
 #[test]
 fn softirqs_move_from_the_interrupted_container_to_the_receiver() {
     everywhere("CPU time of a receiver", moved);
+}
+
+/// Containers that live for a part of an interval.
+fn short_lived(scene: &Scene) {
+    const CONTAINERS: usize = 5;
+    /// Seconds of CPU time of each.
+    const EACH: f64 = 0.05;
+    let sidecar = scene.sidecar_at("2s", &[]);
+    sidecar.snapshot();
+    let containers = (0..CONTAINERS).map(|_| {
+        let group = scene.group();
+        let burner = group.burn(&group.path).unwrap();
+        wait_for("a process to use CPU time", patience(Duration::from_secs(20)), || {
+            (cpu_time(&group) >= EACH).then_some(())
+        });
+        drop(burner);
+        let keeps = group.own().iter().any(|cgroup| KEPT.iter().any(|file| cgroup.join(file).exists()));
+        (group.path.clone(), cpu_time(&group), keeps)
+    });
+    let containers: Vec<_> = containers.collect();
+    let line = sidecar.snapshot();
+    let of = |path: &Path| line.find(CPU_TIME, &[]).filter(|point| is(point, path)).map(Point::amount).sum::<f64>();
+    let (used, seen) =
+        containers.iter().fold((0.0, 0.0), |(used, seen), (path, each, _)| (used + each, seen + of(path)));
+    eprintln!("{seen:.4} s of {used:.4} s");
+    let keep_time = containers.iter().all(|(_, _, keeps)| *keeps);
+    if keep_time {
+        assert!((seen - used).abs() <= 0.02 * used, "{seen} s of {used} s");
+    }
+}
+
+#[test]
+fn containers_that_end_within_an_interval_keep_their_time() {
+    everywhere("CPU time of short containers", short_lived);
 }
