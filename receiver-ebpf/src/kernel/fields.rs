@@ -155,7 +155,7 @@ fields! {
     ROOT_HIERARCHY: Field<CgroupRoot, i32> = "cgroup_root.hierarchy_id";
     /// State of the cpu controller in the cgroup; null without the controller.
     CGROUP_CPU: Field<Cgroup, Address<CgroupSubsysState>> = "cgroup.subsys.cpu_cgrp_id";
-    /// The cgroup's entity on each CPU, an array of pointers by CPU (CONFIG_FAIR_GROUP_SCHED).
+    /// The cgroup's entity on each CPU, an array of pointers by CPU (CONFIG_FAIR_GROUP_SCHED, up to 6.18 at least; in memory of each CPU in 7.2).
     GROUP_ENTITIES: Field<TaskGroup, u64> = "task_group.se";
     /// Nanoseconds for which tasks of the entity ran.
     ENTITY_RUNTIME: Field<SchedEntity, u64> = "sched_entity.sum_exec_runtime";

@@ -24,7 +24,7 @@ const SERVED_BY: [(&str, &str); 4] = [
 ];
 
 /// The consequences of missing fields.
-const COSTS: [(&str, &str); 3] = [
+const COSTS: [(&str, &str); 4] = [
     (
         "sk_buff.tstamp_type..sk_buff.mono_delivery_time",
         "this costs nothing before Linux 5.18, because departure times never reach a receive hook there; later kernels' \
@@ -37,6 +37,10 @@ const COSTS: [(&str, &str); 3] = [
     (
         "perf_event.hw.hrtimer._softexpires",
         "a late sample of the timer counts as one period, and the samples that the kernel drops are not counted",
+    ),
+    (
+        "task_group.se",
+        "the CPU time of a workload between its last reading and its removal counts for the enclosing workload or the node",
     ),
 ];
 
@@ -85,7 +89,8 @@ mod tests {
     #[test]
     fn only_fields_without_a_replacement_are_absent() {
         assert_eq!(on("6.12"), []);
-        assert_eq!(on("7.2"), [], "`ts.0` replaces it");
+        let new: Vec<_> = on("7.2").into_iter().map(|field| field.field).collect();
+        assert_eq!(new, ["task_group.se"], "`ts.0` replaces the members of the timestamp");
         let old = on("5.10");
         let costs: Vec<_> = old.iter().filter_map(|field| field.cost).collect();
         assert!(costs.len() == 2 && costs[0].contains("nothing") && costs[1].contains("filter"), "{old:?}");

@@ -14,10 +14,27 @@ use super::{
 /// The structs that the fixtures keep with all members; pointees are reduced to names.
 const STRUCTS: [&str; 6] = ["sk_buff", "sock", "scm_timestamping_internal", "tcp_skb_cb", "iov_iter", "iovec"];
 
+/// The members of `tcp_sock` that the fixtures keep.
+const TCP: &[&str] = &[
+    "bytes_acked",
+    "bytes_received",
+    "bytes_sent",
+    "copied_seq",
+    "ooo_last_skb",
+    "out_of_order_queue",
+    "rcv_nxt",
+    "rcv_ooopack",
+    "snd_nxt",
+    "snd_una",
+    "srtt_us",
+    "total_retrans",
+    "write_seq",
+];
+
 /// Structs that the fixtures keep with some members. Empty names are anonymous structs that contain kept members.
-const PARTS: [(&str, &[&str]); 19] = [
+const PARTS: [(&str, &[&str]); 21] = [
     ("Qdisc", &["enqueue", "flags"]),
-    ("cgroup", &["kn", "root"]),
+    ("cgroup", &["kn", "root", "subsys"]),
     ("cgroup_root", &["hierarchy_id"]),
     ("cgroup_subsys_state", &["cgroup"]),
     ("css_set", &["subsys"]),
@@ -30,10 +47,12 @@ const PARTS: [(&str, &[&str]); 19] = [
     ("net_device", &["dev", "ifindex", "name", "nd_net", "qdisc"]),
     ("perf_event", &["hw"]),
     ("pt_regs", &["orig_ax", "sp"]),
+    ("sched_entity", &["sum_exec_runtime"]),
     ("skb_shared_info", &["", "gso_segs", "hwtstamps", "tx_flags"]),
     ("socket", &["sk"]),
+    ("task_group", &["se"]),
     ("task_struct", &["cgroups", "comm", "flags", "group_leader", "pid", "stack", "tgid"]),
-    ("tcp_sock", &["copied_seq", "ooo_last_skb", "out_of_order_queue", "rcv_nxt", "rcv_ooopack", "srtt_us"]),
+    ("tcp_sock", TCP),
     ("udp_sock", &["reader_queue"]),
 ];
 /// The enumerations that the fixtures keep with their values, if the kernel has them.
