@@ -22,6 +22,7 @@ pub mod series;
 pub mod served;
 pub mod slow;
 pub mod softirq;
+pub mod transactions;
 pub mod transmit;
 pub mod waiting;
 pub mod workload;

@@ -1,5 +1,6 @@
 //! Cells of `undercurrent.network.receive.duration`, `undercurrent.network.receive.wait.duration`,
-//! `undercurrent.network.transmit.duration` and `undercurrent.tcp.rtt`.
+//! `undercurrent.network.transmit.duration`, `undercurrent.tcp.rtt`, `undercurrent.tcp.transaction.duration` and
+//! `undercurrent.tcp.connection.duration`.
 
 use core::{mem::size_of, ops::Range};
 
@@ -9,6 +10,7 @@ use super::{
     histogram::HistogramCell,
     latency::{IpVersion, Layer, RECEIVE_POINTS, ReceivePoint, Transport},
     loss::PACKET_LOSSES,
+    transactions::Role,
     transmit::{TRANSMIT_SERIES, TransmitSeries},
 };
 
@@ -23,10 +25,14 @@ pub enum Series {
     Transmit(TransmitSeries),
     /// TCP's smoothed round-trip time, at a read.
     Rtt(IpVersion),
+    /// The time of a transaction of a TCP connection.
+    Transaction(Role),
+    /// The time from a TCP connection's handshake to its first end.
+    Connection(Role),
 }
 
 /// Number of series.
-pub const SERIES: usize = Series::RTT.end;
+pub const SERIES: usize = Series::CONNECTION.end;
 const WAITS: usize = 4;
 
 impl Series {
@@ -38,6 +44,10 @@ impl Series {
     pub const TRANSMIT: Range<usize> = Self::WAIT.end..Self::WAIT.end + TRANSMIT_SERIES;
     /// The indices of [`Self::Rtt`].
     pub const RTT: Range<usize> = Self::TRANSMIT.end..Self::TRANSMIT.end + IpVersion::ALL.len();
+    /// The indices of [`Self::Transaction`].
+    pub const TRANSACTION: Range<usize> = Self::RTT.end..Self::RTT.end + Role::ALL.len();
+    /// The indices of [`Self::Connection`].
+    pub const CONNECTION: Range<usize> = Self::TRANSACTION.end..Self::TRANSACTION.end + Role::ALL.len();
 
     /// Every series, at its own index.
     pub const ALL: [Self; SERIES] = {
@@ -51,8 +61,12 @@ impl Series {
                 Self::Wait(transport.unwrap(), version)
             } else if index < Self::TRANSMIT.end {
                 Self::Transmit(TransmitSeries::ALL[index - Self::TRANSMIT.start])
-            } else {
+            } else if index < Self::RTT.end {
                 Self::Rtt(IpVersion::ALL[index - Self::RTT.start])
+            } else if index < Self::TRANSACTION.end {
+                Self::Transaction(Role::ALL[index - Self::TRANSACTION.start])
+            } else {
+                Self::Connection(Role::ALL[index - Self::CONNECTION.start])
             };
             assert!(all[index].index() == index);
             index += 1;
@@ -69,6 +83,8 @@ impl Series {
             Self::Wait(transport, version) => WAITS + ReceivePoint::of(Layer::SocketRead, transport, version).index(),
             Self::Transmit(series) => Self::TRANSMIT.start + series.index(),
             Self::Rtt(version) => Self::RTT.start + version as usize,
+            Self::Transaction(role) => Self::TRANSACTION.start + role as usize,
+            Self::Connection(role) => Self::CONNECTION.start + role as usize,
         }
     }
 }

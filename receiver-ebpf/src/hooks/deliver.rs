@@ -1,6 +1,7 @@
 //! Delivery to the transport protocol.
 
 use aya_ebpf::{
+    bindings::__sk_buff,
     macros::{cgroup_skb, fentry, kprobe},
     programs::{FEntryContext, ProbeContext, SkBuffContext},
 };
@@ -24,13 +25,13 @@ use crate::{
         filter::{FilterMode, specialize},
         owner::{self, or_node},
         pointer::{Access, Ptr},
-        sample, unread,
+        sample,
+        tcp_header::TcpHeader,
+        unread,
     },
-    signals::{network_cpu, network_functions, receive_wait},
+    signals::{network_cpu, network_functions, receive_wait, tcp_transactions},
 };
 
-/// Bytes of a TCP header without options.
-const TCP_HEADER: usize = 20;
 /// Bytes of the shortest IPv4 or IPv6 header.
 const SHORTEST_HEADER: usize = 20;
 
@@ -103,56 +104,63 @@ fn passed(skb: SkbContext, transport: Transport, version: IpVersion, early: u64,
         Ok(None) => (PacketEvent::EMPTY, Ok(false)),
         Err(loss) => (PacketEvent::EMPTY, Err(loss)),
     };
-    if transport == Transport::Tcp && receive_wait::begins_at_transport() {
-        segment_arrives(skb, version, &event, early);
+    if transport == Transport::Tcp
+        && (receive_wait::begins_at_transport() || tcp_transactions::enabled())
+        && let Some(header) = TcpHeader::of(skb, version)
+    {
+        let now = if event.now == 0 { early } else { event.now };
+        segment_arrives(skb, &header, event.timestamp, now);
+        if tcp_transactions::enabled() {
+            let TcpHeader { sequence, acknowledged, data, flags } = header;
+            let numbers = u64::from(sequence) << 32 | u64::from(acknowledged);
+            advance_transactions(skb.raw(), numbers, u64::from(data) << 8 | u64::from(flags), now);
+        }
     }
     let slot = charged(skb, &event, state.is_err());
     let sampled = state.map(|is_measured| is_measured.then_some(event));
     reached(ReceivePoint::of(Layer::Transport, transport, version), &Filtered(skb), sampled, mode, move || slot);
 }
 
-/// Stores the arrival of a segment if it is in the sample, or if the wait of its first byte is.
+/// Stores the arrival of a segment if it has data and is in the sample, or if the wait of its first byte is. `early` is the time, or zero
+/// if the clock was not read.
 #[inline(always)]
-fn segment_arrives(skb: SkbContext, version: IpVersion, event: &PacketEvent, early: u64) {
-    let Some(from) = first_byte(skb, version) else { return };
-    if event.timestamp == 0 && !sample::takes(from) {
+fn segment_arrives(skb: SkbContext, header: &TcpHeader, timestamp: u64, early: u64) {
+    let from = header.sequence;
+    if !receive_wait::begins_at_transport() || header.data == 0 || timestamp == 0 && !sample::takes(from) {
         return;
     }
-    let now = match (event.now, early) {
-        (0, 0) => clock::monotonic(),
-        (0, early) => early,
-        (now, _) => now,
-    };
+    let now = if early == 0 { clock::monotonic() } else { early };
     if let Some(socket) = skb.socket()
         && let Some(sock) = skb.kernel_socket()
     {
-        unread::arrives(socket, sock, from, event.timestamp, now);
+        unread::arrives(socket, sock, from, timestamp, now);
     }
 }
 
-/// Returns the sequence number of a segment's first byte of data; `None` if it has no data, or an IP header with options.
-#[inline(always)]
-fn first_byte(skb: SkbContext, version: IpVersion) -> Option<u32> {
-    const IPV4: usize = 20;
-    const IPV6: usize = 40;
-    match version {
-        IpVersion::Ipv4 => {
-            let headers = skb.bytes::<{ IPV4 + TCP_HEADER }>()?;
-            if headers[0] == 0x45 { first_byte_of(skb, headers, IPV4) } else { None }
-        }
-        IpVersion::Ipv6 => {
-            let headers = skb.bytes::<{ IPV6 + TCP_HEADER }>()?;
-            if headers[6] == IPPROTO_TCP { first_byte_of(skb, headers, IPV6) } else { None }
-        }
+/// Advances the transactions of a segment's connection. `numbers` are the sequence numbers of the header, `rest` the number of bytes of
+/// data and the flags.
+///
+/// The verifier follows a global function once for a program. Others it follows again for each path to their call.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn advance_transactions(skb: *const __sk_buff, numbers: u64, rest: u64, early: u64) -> u32 {
+    // A constant to the verifier, which also follows functions that are never called (before 6.8).
+    if !tcp_transactions::enabled() {
+        return 0;
     }
-}
-
-/// Returns the sequence number of the first byte of data after a TCP header at an offset.
-#[inline(always)]
-fn first_byte_of<const LENGTH: usize>(skb: SkbContext, headers: &[u8; LENGTH], tcp: usize) -> Option<u32> {
-    let header = u32::from(headers[tcp + 12] >> 4) * 4;
-    let sequence = [headers[tcp + 4], headers[tcp + 5], headers[tcp + 6], headers[tcp + 7]];
-    (skb.length() > tcp as u32 + header).then_some(u32::from_be_bytes(sequence))
+    let header = TcpHeader {
+        sequence: (numbers >> 32) as u32,
+        acknowledged: numbers as u32,
+        data: (rest >> 8) as u32,
+        flags: rest as u8,
+    };
+    let skb = SkbContext::at(skb);
+    if let Some(socket) = skb.socket()
+        && let Some(sock) = skb.kernel_socket()
+    {
+        tcp_transactions::advance(socket, sock, &header, early, || or_node(|| slot_of(skb)));
+    }
+    0
 }
 
 /// Charges CPU time to the receiving socket of a packet in the sample. Returns the slot of the socket's owner, or the node's slot

@@ -58,6 +58,18 @@ impl SkbContext {
         Self(ctx.as_ptr().cast_const().cast())
     }
 
+    /// Wraps the context of the running program, for global functions.
+    #[inline(always)]
+    pub const fn at(context: *const __sk_buff) -> Self {
+        Self(context)
+    }
+
+    /// Returns the context for a global function.
+    #[inline(always)]
+    pub const fn raw(self) -> *const __sk_buff {
+        self.0
+    }
+
     /// Returns the timestamp in nanoseconds of the wall clock, or zero.
     #[inline(always)]
     pub fn timestamp(self) -> u64 {

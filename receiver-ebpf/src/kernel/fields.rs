@@ -57,6 +57,10 @@ fields! {
     SKB_CB: Field<SkBuff, Embedded<TcpSkbCb>> = "sk_buff.cb";
     /// Segments that a packet to send is divided into.
     TCP_SEGMENTS: Field<TcpSkbCb, u16> = "tcp_skb_cb.tcp_gso_segs";
+    /// Sequence number of the first byte.
+    TCP_START: Field<TcpSkbCb, u32> = "tcp_skb_cb.seq";
+    /// What TCP knows of the segment (`TCPCB_*`).
+    TCP_SACKED: Field<TcpSkbCb, u8> = "tcp_skb_cb.sacked";
     /// Sequence number after the last byte.
     TCP_END: Field<TcpSkbCb, u32> = "tcp_skb_cb.end_seq";
     /// Segments that the connection received out of order (5.5 and later).
@@ -73,6 +77,24 @@ fields! {
     TCP_RECEIVE_NEXT: Field<TcpSock, u32> = "tcp_sock.rcv_nxt";
     /// Sequence number after the last byte that the application has read.
     TCP_COPIED: Field<TcpSock, u32> = "tcp_sock.copied_seq";
+    /// Next sequence number to send.
+    TCP_SEND_NEXT: Field<TcpSock, u32> = "tcp_sock.snd_nxt";
+    /// Sequence number of the first byte that the other end has not acknowledged.
+    TCP_UNACKNOWLEDGED: Field<TcpSock, u32> = "tcp_sock.snd_una";
+    /// Sequence number after the last byte that the application has written.
+    TCP_WRITTEN: Field<TcpSock, u32> = "tcp_sock.write_seq";
+    /// Departure time of the last segment, nanoseconds of the monotonic clock.
+    TCP_LAST_DEPARTURE: Field<TcpSock, u64> = "tcp_sock.tcp_wstamp_ns";
+    /// Bytes that the connection received.
+    TCP_BYTES_RECEIVED: Field<TcpSock, u64> = "tcp_sock.bytes_received";
+    /// Root of the tree of segments that were sent and not acknowledged, by sequence number; null if the tree is empty.
+    SOCK_UNACKNOWLEDGED: Field<Sock, u64> = "sock.tcp_rtx_queue.rb_node";
+    /// Segments before the segment in its tree. The node of the tree is at the start of `sk_buff`.
+    SKB_LEFT: Field<SkBuff, u64> = "sk_buff.rbnode.rb_left";
+    /// Segments after it.
+    SKB_RIGHT: Field<SkBuff, u64> = "sk_buff.rbnode.rb_right";
+    /// Directions that the application closed: 1 to receive, 2 to send.
+    SOCK_SHUTDOWN: Field<Sock, u8> = "sock.sk_shutdown";
     /// Start of the buffer.
     SKB_HEAD: Field<SkBuff, u64> = "sk_buff.head";
     /// End of the buffer, in bytes from `head`. The shared info begins there.

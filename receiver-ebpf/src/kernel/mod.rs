@@ -18,8 +18,9 @@ pub mod sample;
 pub mod served;
 pub mod shard;
 pub mod shared;
-mod storage;
+pub mod storage;
 pub mod tcp;
+pub mod tcp_header;
 pub mod unread;
 pub mod workarounds;
 

@@ -2,6 +2,7 @@
 
 use aya_ebpf::helpers::generated::bpf_skc_to_tcp_sock;
 use undercurrent_ebpf::abi::cast::POINTER;
+use zerocopy::FromBytes;
 
 use super::{
     constant::constants,
@@ -105,7 +106,10 @@ pub fn out_of_order(connection: Ptr<TcpSock>) -> u32 {
 
 /// Reads a number of a connection, for untrusted pointers.
 #[inline(always)]
-pub fn untrusted<const FIELD: u64>(sock: Ptr<Sock>, field: &'static Field<TcpSock, u32, FIELD>) -> u32 {
+pub fn untrusted<V: Copy + FromBytes, const FIELD: u64>(
+    sock: Ptr<Sock>,
+    field: &'static Field<TcpSock, V, FIELD>,
+) -> V {
     match type_id() {
         Some(id) => cast(sock, id).read(field),
         None => sock.probed().cast::<TcpSock>().read(field),

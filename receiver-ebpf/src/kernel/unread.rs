@@ -4,6 +4,7 @@
 //! segments and keeps the timestamp of the last one, and segments of one sender can have one timestamp.
 
 use aya_ebpf::bindings::bpf_sock;
+use undercurrent_ebpf::abi::head_of_line::is_after;
 
 use super::{
     clock,
@@ -261,10 +262,4 @@ fn arrival_of(skb: Ptr<SkBuff>, before: u64, now: u64) -> u64 {
     }
     let received = skb.read(&SKB_TSTAMP).wrapping_sub(clock::wall(0));
     if received > before && received <= now { received } else { before }
-}
-
-/// Returns true if a sequence number is after another one.
-#[inline(always)]
-const fn is_after(one: u32, other: u32) -> bool {
-    one.wrapping_sub(other) as i32 > 0
 }

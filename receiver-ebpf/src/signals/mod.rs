@@ -20,6 +20,7 @@ pub mod softirq_wait;
 pub mod tcp_listen_overflows;
 pub mod tcp_retransmits;
 pub mod tcp_rtt;
+pub mod tcp_transactions;
 mod timings;
 pub mod transmit;
 pub mod waiting_packets;

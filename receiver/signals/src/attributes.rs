@@ -3,6 +3,7 @@
 use undercurrent_ebpf::abi::{
     latency::{IpVersion, Layer, Transport},
     softirq::Softirq,
+    transactions::Role,
     transmit::TransmitLayer,
 };
 
@@ -30,6 +31,9 @@ pub const TRANSPORT: AttributeKey =
 /// `network.type`.
 pub const NETWORK: AttributeKey = AttributeKey::derived("network.type", || IpVersion::ALL.map(network).to_vec());
 
+/// `undercurrent.role`: the end of a connection.
+pub const ROLE: AttributeKey = AttributeKey::derived("undercurrent.role", || Role::ALL.map(role).to_vec());
+
 /// Returns the value of `undercurrent.network.layer`.
 pub const fn layer(layer: Layer) -> &'static str {
     <Layer as Named>::NAMES[layer as usize]
@@ -53,6 +57,14 @@ pub const fn network(version: IpVersion) -> &'static str {
     match version {
         IpVersion::Ipv4 => "ipv4",
         IpVersion::Ipv6 => "ipv6",
+    }
+}
+
+/// Returns the value of `undercurrent.role`.
+pub const fn role(role: Role) -> &'static str {
+    match role {
+        Role::Client => "client",
+        Role::Server => "server",
     }
 }
 

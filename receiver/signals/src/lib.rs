@@ -40,6 +40,7 @@ mod status;
 mod tcp_listen_overflows;
 mod tcp_retransmits;
 mod tcp_rtt;
+mod tcp_transactions;
 #[cfg(test)]
 mod testing;
 pub mod transmit;
@@ -134,6 +135,7 @@ signals! {
     slow_packets: slow_packets::Settings,
     softirq_wait: DetailSwitch,
     tcp_rtt: Switch,
+    tcp_transactions: Switch,
     transmit: transmit::Settings,
     tcp_retransmits: Switch,
     tcp_listen_overflows: Switch,

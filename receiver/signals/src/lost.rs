@@ -3,7 +3,11 @@
 
 use undercurrent_ebpf::abi::latency::Layer;
 
-use super::{Settings, attributes::INTERFACE, distinct, loss_reasons};
+use super::{
+    Settings,
+    attributes::{INTERFACE, ROLE},
+    distinct, loss_reasons,
+};
 use crate::{
     kernel::{
         Kernel,
@@ -34,6 +38,7 @@ pub static LOST: Descriptor = Descriptor {
         AttributeKey::open("undercurrent.network.stage", "for packets on the transmit path"),
         AttributeKey::open("network.transport", "for packets"),
         AttributeKey::open("network.type", "for packets"),
+        AttributeKey::open(ROLE.key, "for transactions of TCP connections"),
         AttributeKey::open(INTERFACE.key, "for NICs"),
         AttributeKey::open("undercurrent.softirq", "for softirq raises"),
         AttributeKey::open(HOOK, "for programs that the kernel skipped (`recursion`)"),

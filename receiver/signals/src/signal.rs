@@ -50,6 +50,19 @@ pub trait Signal {
     }
 }
 
+/// A signal that consists of several.
+pub struct Several(pub Vec<Box<dyn Signal>>);
+
+impl Signal for Several {
+    fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
+        self.0.iter_mut().try_for_each(|signal| signal.read(workloads, readings))
+    }
+
+    fn forget(&mut self, slot: Slot) {
+        self.0.iter_mut().for_each(|signal| signal.forget(slot));
+    }
+}
+
 /// The spans of an event, and its measurement in a histogram.
 pub struct Traced {
     /// The slot of the workload.

@@ -16,7 +16,7 @@ const OWN: &str = "undercurrent.";
 const CONVENTIONS: &str = "1.44.0";
 
 /// The meaning of each attribute.
-const BRIEFS: [(&str, &str); 22] = [
+const BRIEFS: [(&str, &str); 24] = [
     ("undercurrent.alternate", "The alternate that serves a hook."),
     ("undercurrent.attribution", "The method of attribution of CPU time to a workload."),
     ("undercurrent.counter.estimate", "The method by which a count was estimated."),
@@ -37,8 +37,10 @@ const BRIEFS: [(&str, &str); 22] = [
     ("undercurrent.network.namespace", "The inode number of a network namespace."),
     ("undercurrent.network.stage", "A stage of the transmit path."),
     ("undercurrent.reason", "The reason of a loss."),
+    ("undercurrent.role", "The end of a connection: the one that opened it, or the one that accepted it."),
     ("undercurrent.signal", "A signal of the sidecar."),
     ("undercurrent.softirq", "A softirq of the network stack."),
+    ("undercurrent.tcp.outcome", "What became of a TCP connection."),
 ];
 
 /// The attributes with integer values.

@@ -218,6 +218,9 @@ fn check(signal: &str, seen: &Seen) {
             seen.assert_at_least("undercurrent.softirq.wait.duration", &[("undercurrent.softirq", "net_rx")], 1);
         }
         "tcp_rtt" => seen.assert_at_least("undercurrent.tcp.rtt", &[], MESSAGES),
+        // The messages have no answer. `workloads::transactions` has turns.
+        "tcp_transactions" if seen.is_served("tcp_segment") => seen.assert_grows("undercurrent.tcp.connections"),
+        "tcp_transactions" => assert_eq!(seen.grown("undercurrent.tcp.connections", &[]), 0.0),
         "transmit" => {
             let stage = ("undercurrent.network.stage", "stack");
             seen.assert_at_least("undercurrent.network.transmit.duration", &[stage, tcp], MESSAGES);

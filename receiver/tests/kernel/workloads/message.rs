@@ -40,12 +40,39 @@ pub enum Order {
     /// Read and answer messages, and return the connection's round-trip time from TCP after each read. The worker
     /// peeks at each message first.
     Time(usize, usize),
+    /// Connect to an address.
+    Connect(SocketAddr),
+    /// Connect to an address that refuses.
+    Refused(SocketAddr),
+    /// Take turns with the other end of a connection, and return the time of each in nanoseconds.
+    Converse(usize, Turns),
+    /// Close a connection.
+    Close(usize),
     /// Send a descriptor of a socket.
     Give(usize),
     /// Receive the descriptor that comes with this message.
     Take,
     /// Execute the worker again, with the sockets passed as systemd passes them.
     Activate,
+}
+
+/// The turns of one end of a connection.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Turns {
+    /// Number of turns.
+    pub count: usize,
+    /// True if this end writes first.
+    pub asks: bool,
+    /// Bytes to read.
+    pub reads: usize,
+    /// The time before the first write.
+    pub delay: Duration,
+    /// Number of writes.
+    pub pieces: usize,
+    /// Bytes of each write.
+    pub writes: usize,
+    /// The time between two writes.
+    pub pause: Duration,
 }
 
 /// A worker's reply.
@@ -56,6 +83,8 @@ pub enum Reply {
     Bound(usize, SocketAddr),
     /// Times in microseconds.
     Times(Vec<u32>),
+    /// Times in nanoseconds: of one that asks from the first write to the last read, of the other from the last read to the first write.
+    Turns(Vec<u64>),
 }
 
 fn socket() -> OwnedFd {

@@ -20,6 +20,7 @@ mod scene;
 mod shared;
 mod sockets;
 mod throttled;
+mod transactions;
 mod usage;
 mod watch;
 mod worker;

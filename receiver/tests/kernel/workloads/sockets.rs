@@ -2,15 +2,16 @@
 
 use std::{
     env, fs,
-    io::{Read as _, Write as _},
-    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    io::{ErrorKind, Read as _, Write as _},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::{
         fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
         unix::process::CommandExt as _,
     },
     path::Path,
     process::Command,
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -30,7 +31,7 @@ use super::{
         },
         ways::multipath_socket,
     },
-    message::{Order, Reply, connect, receive, send},
+    message::{Order, Reply, Turns, connect, receive, send},
 };
 
 /// The variable with the number of descriptors that systemd passes (sd_listen_fds(3)).
@@ -138,6 +139,40 @@ impl Socket {
     }
 }
 
+impl Socket {
+    /// Takes a turn, and returns its time in nanoseconds.
+    fn turn(&self, turns: Turns) -> u64 {
+        let Self::Connection(stream) = self else { panic!("it is no connection") };
+        let mut message = vec![0; turns.reads];
+        let began = if turns.asks {
+            let began = Instant::now();
+            turns.write(stream);
+            (&*stream).read_exact(&mut message).unwrap();
+            began
+        } else {
+            (&*stream).read_exact(&mut message).unwrap();
+            Instant::now()
+        };
+        thread::sleep(turns.delay);
+        let time = began.elapsed();
+        if !turns.asks {
+            turns.write(stream);
+        }
+        time.as_nanos().try_into().unwrap()
+    }
+}
+
+impl Turns {
+    fn write(self, mut stream: &TcpStream) {
+        for piece in 0..self.pieces {
+            if piece > 0 {
+                thread::sleep(self.pause);
+            }
+            stream.write_all(&vec![0x55; self.writes]).unwrap();
+        }
+    }
+}
+
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
@@ -170,6 +205,19 @@ pub fn serve(path: &Path) {
                 Reply::Done
             }
             Order::Time(socket, messages) => Reply::Times((0..messages).map(|_| sockets[socket].time()).collect()),
+            Order::Connect(address) => add(&mut sockets, |_| Socket::new(TcpStream::connect(address).unwrap().into())),
+            Order::Refused(address) => {
+                assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+                Reply::Done
+            }
+            Order::Converse(socket, turns) => {
+                Reply::Turns((0..turns.count).map(|_| sockets[socket].turn(turns)).collect())
+            }
+            Order::Close(socket) => {
+                // The other indices stay valid.
+                sockets[socket] = Socket::bind(Transport::Udp, Ipv4Addr::LOCALHOST.into()).0;
+                Reply::Done
+            }
             Order::Give(socket) => {
                 send(&asked, &Reply::Done, Some(sockets[socket].as_fd()));
                 continue;

@@ -17,7 +17,7 @@ use super::{
         namespace::Namespace,
         surroundings::{patience, wait_for},
     },
-    message::{self, Order, Reply, accept, receive, send},
+    message::{self, Order, Reply, Turns, accept, receive, send},
     sockets::{self, Transport},
 };
 
@@ -123,6 +123,37 @@ impl Worker {
         meanwhile();
         let (Reply::Times(times), _) = self.end() else { unreachable!() };
         times
+    }
+
+    /// Connects to an address.
+    pub fn connect(&self, address: SocketAddr) -> usize {
+        let Reply::Socket(socket) = self.ask(&Order::Connect(address)) else { unreachable!() };
+        socket
+    }
+
+    /// Connects to an address that refuses.
+    pub fn refused(&self, address: SocketAddr) {
+        let Reply::Done = self.ask(&Order::Refused(address)) else { unreachable!() };
+    }
+
+    /// Closes a socket.
+    pub fn close(&self, socket: usize) {
+        let Reply::Done = self.ask(&Order::Close(socket)) else { unreachable!() };
+    }
+
+    /// Takes turns with another worker. Returns the times of both in nanoseconds.
+    pub fn converse(
+        &self,
+        (socket, turns): (usize, Turns),
+        other: &Self,
+        (at, others): (usize, Turns),
+    ) -> [Vec<u64>; 2] {
+        self.begin(&Order::Converse(socket, turns));
+        other.begin(&Order::Converse(at, others));
+        [self, other].map(|worker| {
+            let (Reply::Turns(times), _) = worker.end() else { unreachable!() };
+            times
+        })
     }
 
     /// Passes a socket's descriptor to another worker.

@@ -27,6 +27,7 @@ const TCP: &[&str] = &[
     "snd_nxt",
     "snd_una",
     "srtt_us",
+    "tcp_wstamp_ns",
     "total_retrans",
     "write_seq",
 ];
@@ -202,7 +203,7 @@ fn lookups_in_reduced_btf_match_the_full_btf() {
         }
         let parts = PARTS.iter().flat_map(|(name, members)| members.iter().map(move |member| (name, member)));
         for (name, member) in parts.filter(|(_, member)| !member.is_empty()) {
-            let place = |btf: &Btf<'_>| btf.member(name, member).expect("a member of both").extent;
+            let place = |btf: &Btf<'_>| btf.member(name, member).ok().map(|found| found.extent);
             assert_eq!(place(&reduced), place(&whole), "{name}.{member} on {release}");
         }
         for name in ENUMERATIONS {

@@ -1,0 +1,382 @@
+//! `undercurrent.tcp.transaction.duration`, `undercurrent.tcp.connection.duration`, `undercurrent.tcp.connections` and `undercurrent.tcp.io`.
+//!
+//! A connection is a sequence of turns: data one way, then the other. The program for received segments sees when data arrives. When data
+//! was sent is read from the kernel, at the next segment that arrives: TCP keeps each segment with its departure time until it is
+//! acknowledged. No program runs when data is sent.
+//!
+//! ```text
+//!  server   request ->            first = arrival of the last segment, mark = next number to send
+//!           <- response           (no program)
+//!           acknowledgement or next request ->   the segment with number `mark` has the departure time of the response
+//!
+//!  client   -> request            (no program)
+//!           <- acknowledgement or response       the segment with number `mark` has the departure time of the request: first
+//!           <- response           last = arrival of the last segment
+//!           <- anything after the next request, or the end: the transaction took from `first` to `last`
+//! ```
+
+use aya_ebpf::{bindings::bpf_sock, macros::map};
+use undercurrent_ebpf::abi::{
+    head_of_line::is_after,
+    loss::PacketLoss,
+    series::Series,
+    transactions::{Count, Role, WORDS},
+    workload::Slot,
+};
+
+use super::{switch, timings};
+use crate::kernel::{
+    cells::MMAPABLE,
+    clock,
+    fields::{
+        SKB_CB, SKB_LEFT, SKB_RIGHT, SKB_TSTAMP, SOCK_DPORT, SOCK_PORT, SOCK_SHUTDOWN, SOCK_STATE, SOCK_UNACKNOWLEDGED,
+        SkBuff, Sock, TCP_BYTES_RECEIVED, TCP_END, TCP_LAST_DEPARTURE, TCP_RECEIVE_NEXT, TCP_SACKED, TCP_SEND_NEXT,
+        TCP_START, TCP_UNACKNOWLEDGED, TCP_WRITTEN,
+    },
+    pointer::{Probed, Ptr},
+    shard::{Counters, SlotCounters},
+    storage::OwnValue,
+    tcp::untrusted,
+    tcp_header::TcpHeader,
+};
+
+switch!("tcp_transactions");
+
+/// States of connections (include/net/tcp_states.h).
+mod state {
+    pub const ESTABLISHED: u8 = 1;
+    pub const SYN_SENT: u8 = 2;
+    pub const FIN_WAIT1: u8 = 4;
+    pub const FIN_WAIT2: u8 = 5;
+    pub const CLOSE_WAIT: u8 = 8;
+    pub const LAST_ACK: u8 = 9;
+    pub const LISTEN: u8 = 10;
+    pub const CLOSING: u8 = 11;
+}
+
+/// `sk_shutdown` of a connection that its application has closed (`SHUTDOWN_MASK`).
+const CLOSED: u8 = 3;
+/// The bit of `tcp_skb_cb.sacked` of a segment that was sent again (`TCPCB_EVER_RETRANS`). Its departure time is the last one.
+const SENT_AGAIN: u8 = 0x80;
+/// Levels of the tree of unacknowledged segments that are searched. A red-black tree of 2^n segments has at most 2n levels.
+const LEVELS: usize = 24;
+/// Bytes of a connection after which they are counted before the end of a turn.
+const UNCOUNTED: u32 = 1 << 16;
+/// A time or duration that is not known.
+const UNKNOWN: u64 = 1;
+
+/// The turns of a connection.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Turns {
+    /// The time of the handshake; zero if no program saw it.
+    began: u64,
+    /// The departure of a client's request, or the arrival of the last segment of a server's request; [`UNKNOWN`], or zero without one.
+    first: u64,
+    /// The arrival of the last segment of the response to a client; zero without one.
+    last: u64,
+    /// The sequence number at which the next data to send begins.
+    mark: u32,
+    /// The sequence number up to which sent data is counted.
+    sent: u32,
+    /// The sequence number up to which received data is counted.
+    received: u32,
+    /// The flags of [`flag`].
+    flags: u32,
+}
+
+mod flag {
+    /// This end accepted the connection.
+    pub const SERVER: u32 = 1;
+    /// An end has ended the connection, and its duration is recorded.
+    pub const ENDED: u32 = 2;
+    /// The other end has sent everything.
+    pub const FINISHED: u32 = 4;
+}
+
+#[unsafe(link_section = ".maps")]
+#[unsafe(export_name = "TURNS")]
+static TURNS: OwnValue<Turns> = OwnValue::declared();
+
+/// Counts by slot and shard; see [`Count`].
+#[map]
+static TRANSACTIONS: Counters<WORDS> = Counters::with_max_entries(1, MMAPABLE);
+
+/// What a segment adds to the measurements; zero or false for nothing.
+#[derive(Clone, Copy)]
+struct Added {
+    role: Role,
+    /// The duration of a transaction in nanoseconds, or [`UNKNOWN`].
+    transaction: u64,
+    /// The duration of the connection in nanoseconds.
+    connection: u64,
+    sent: u32,
+    received: u32,
+    reset: bool,
+}
+
+impl Added {
+    #[inline(always)]
+    const fn to(role: Role) -> Self {
+        Self { role, transaction: 0, connection: 0, sent: 0, received: 0, reset: false }
+    }
+}
+
+/// Advances the turns of a connection by a segment that has arrived and that TCP has not handled. `early` is the time, or zero if the
+/// clock was not read. `socket` is the socket of the program's context, and `sock` the same one with its kernel type.
+#[inline(always)]
+pub fn advance(socket: *const bpf_sock, sock: Ptr<Sock>, header: &TcpHeader, early: u64, slot: impl FnOnce() -> Slot) {
+    let state = sock.read(&SOCK_STATE);
+    if state == state::LISTEN {
+        return;
+    }
+    let turns = TURNS.value(socket);
+    if turns.is_null() {
+        begin(socket, sock, state, header, early, slot);
+        return;
+    }
+    // SAFETY: storage of the socket, checked for null.
+    add(turn(unsafe { &mut *turns }, sock, state, header, early), slot);
+}
+
+/// Begins the turns of a connection.
+#[inline(always)]
+fn begin(
+    socket: *const bpf_sock,
+    sock: Ptr<Sock>,
+    state: u8,
+    header: &TcpHeader,
+    early: u64,
+    slot: impl FnOnce() -> Slot,
+) {
+    let received = untrusted(sock, &TCP_RECEIVE_NEXT);
+    let now = if early == 0 { clock::monotonic() } else { early };
+    let begun = |role: Role, began, sent, received| Turns {
+        began,
+        first: 0,
+        last: 0,
+        mark: sent,
+        sent,
+        received,
+        flags: if matches!(role, Role::Server) { flag::SERVER } else { 0 },
+    };
+    let mut turns = match state {
+        state::SYN_SENT => {
+            // The number that follows the handshake. `snd_nxt` is set after the segment is sent (`tcp_connect`), over loopback too late.
+            let next = untrusted(sock, &TCP_WRITTEN);
+            if !header.has(TcpHeader::ACK) || header.acknowledged != next {
+                return;
+            }
+            if header.has(TcpHeader::RST) {
+                count(slot(), Count::Refused, 1);
+                return;
+            }
+            if !header.has(TcpHeader::SYN) {
+                return;
+            }
+            begun(Role::Client, now, next, header.sequence.wrapping_add(1))
+        }
+        // Clients have a record since their handshake.
+        _ if untrusted(sock, &TCP_BYTES_RECEIVED) == 0 => {
+            begun(Role::Server, now, untrusted(sock, &TCP_UNACKNOWLEDGED), received)
+        }
+        // The connection is older than the programs: servers usually have the lower port.
+        state::ESTABLISHED | state::CLOSE_WAIT => {
+            let is_server = sock.read(&SOCK_PORT) <= u16::from_be(sock.read(&SOCK_DPORT));
+            let role = if is_server { Role::Server } else { Role::Client };
+            begun(role, 0, sent_until(sock, state, header), received)
+        }
+        _ => return,
+    };
+    // The segment that answers a client has nothing that counts.
+    let added =
+        if state == state::SYN_SENT { Added::to(Role::Client) } else { turn(&mut turns, sock, state, header, early) };
+    let is_new = turns.began != 0;
+    if TURNS.value_or(socket, &mut turns).is_null() {
+        return;
+    }
+    let slot = slot();
+    if is_new {
+        count(slot, Count::Established(added.role), 1);
+    }
+    add(added, || slot);
+}
+
+/// Advances the turns of a connection.
+#[inline(always)]
+fn turn(turns: &mut Turns, sock: Ptr<Sock>, state: u8, header: &TcpHeader, early: u64) -> Added {
+    let role = if turns.flags & flag::SERVER != 0 { Role::Server } else { Role::Client };
+    let mut added = Added::to(role);
+    let next = untrusted(sock, &TCP_RECEIVE_NEXT);
+    let until = sent_until(sock, state, header);
+    let has_news = header.data > 0 && is_after(header.end(), next);
+    let is_reset = header.has(TcpHeader::RST) && header.sequence == next;
+    let is_end = is_reset || header.has(TcpHeader::FIN) || sock.read(&SOCK_SHUTDOWN) == CLOSED;
+    let now = if early == 0 && (has_news || is_end) { clock::monotonic() } else { early };
+    if is_after(until, turns.mark) {
+        let begins = matches!(role, Role::Server) && turns.first != 0
+            || matches!(role, Role::Client) && (turns.first == 0 || turns.last != 0);
+        let departure = if begins { departure(sock, turns.mark, header) } else { UNKNOWN };
+        match role {
+            Role::Server if begins => {
+                added.transaction = between(turns.first, departure);
+                turns.first = 0;
+            }
+            Role::Client if begins => {
+                if turns.last != 0 {
+                    added.transaction = between(turns.first, turns.last);
+                }
+                turns.first = departure;
+                turns.last = 0;
+            }
+            _ => {}
+        }
+        turns.mark = until;
+    }
+    if has_news {
+        match role {
+            Role::Server => turns.first = now,
+            Role::Client if turns.first != 0 => turns.last = now,
+            Role::Client => {}
+        }
+    }
+    if is_end {
+        if matches!(role, Role::Client) && turns.last != 0 && added.transaction == 0 {
+            added.transaction = between(turns.first, turns.last);
+            turns.first = 0;
+            turns.last = 0;
+        }
+        if turns.flags & flag::ENDED == 0 {
+            turns.flags |= flag::ENDED;
+            added.reset = is_reset;
+            added.connection = if turns.began == 0 { 0 } else { between(turns.began, now) };
+        }
+    }
+    bytes(turns, &mut added, header, until, next, is_end);
+    added
+}
+
+/// Takes the bytes that are not counted yet, at the end of a turn or if they are many.
+#[inline(always)]
+fn bytes(turns: &mut Turns, added: &mut Added, header: &TcpHeader, until: u32, next: u32, is_end: bool) {
+    let sent = until.wrapping_sub(turns.sent);
+    // The end of the other direction takes a sequence number too.
+    let received = if turns.flags & flag::FINISHED != 0 {
+        turns.received
+    } else if header.has(TcpHeader::FIN) && header.sequence == next {
+        turns.flags |= flag::FINISHED;
+        header.end()
+    } else {
+        next
+    };
+    let arrived = received.wrapping_sub(turns.received);
+    let is_due = is_end || added.transaction != 0 || sent.wrapping_add(arrived) >= UNCOUNTED;
+    if is_due && (sent | arrived) >> 31 == 0 {
+        added.sent = sent;
+        added.received = arrived;
+        turns.sent = until;
+        turns.received = received;
+    }
+}
+
+/// Returns the sequence number after the last byte that TCP has sent.
+#[inline(always)]
+fn sent_until(sock: Ptr<Sock>, state: u8, header: &TcpHeader) -> u32 {
+    let (next, written) = (untrusted(sock, &TCP_SEND_NEXT), untrusted(sock, &TCP_WRITTEN));
+    let until =
+        if is_sending(next, header) && !is_after(header.acknowledged, written) { header.acknowledged } else { next };
+    // The end of a direction takes a sequence number.
+    let closes =
+        matches!(state, state::FIN_WAIT1 | state::FIN_WAIT2 | state::CLOSING | state::LAST_ACK) && until == written;
+    until.wrapping_sub(closes.into())
+}
+
+/// Returns true if a segment acknowledges data that TCP is still sending: over loopback, the acknowledgement arrives before the function
+/// that sends has returned and updates the number (`tcp_write_xmit` in net/ipv4/tcp_output.c).
+#[inline(always)]
+const fn is_sending(next: u32, header: &TcpHeader) -> bool {
+    header.has(TcpHeader::ACK) && is_after(header.acknowledged, next)
+}
+
+/// Returns the departure time of the unacknowledged segment that has a sequence number, nanoseconds of the monotonic clock; [`UNKNOWN`] if
+/// there is none, or if it was sent again (`tcp_update_skb_after_send` and `__tcp_retransmit_skb`, Linux 5.10 to 6.18).
+#[inline(always)]
+fn departure(sock: Ptr<Sock>, from: u32, header: &TcpHeader) -> u64 {
+    let found = find_departure(sock.probed().read(&SOCK_UNACKNOWLEDGED), from);
+    if found == UNKNOWN && is_sending(untrusted(sock, &TCP_SEND_NEXT), header) {
+        untrusted(sock, &TCP_LAST_DEPARTURE)
+    } else {
+        found
+    }
+}
+
+/// Searches a tree of unacknowledged segments. It may change meanwhile: the helper reads any address, and the caller checks the time.
+///
+/// A global function, which the verifier follows once.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn find_departure(root: u64, from: u32) -> u64 {
+    let mut node = root;
+    for _ in 0..LEVELS {
+        if node == 0 || !enabled() {
+            break;
+        }
+        let skb = Ptr::<SkBuff, Probed>::at(node);
+        let segment = skb.embedded(&SKB_CB);
+        if is_after(segment.read(&TCP_START), from) {
+            node = skb.read(&SKB_LEFT);
+        } else if !is_after(segment.read(&TCP_END), from) {
+            node = skb.read(&SKB_RIGHT);
+        } else if segment.read(&TCP_SACKED) & SENT_AGAIN != 0 {
+            return UNKNOWN;
+        } else {
+            return skb.read(&SKB_TSTAMP);
+        }
+    }
+    UNKNOWN
+}
+
+/// Returns the time between two times; [`UNKNOWN`] if one of them is. A time of zero nanoseconds counts as two, because zero is none.
+#[inline(always)]
+fn between(start: u64, end: u64) -> u64 {
+    if start == UNKNOWN || end == UNKNOWN { UNKNOWN } else { end.wrapping_sub(start).max(2) }
+}
+
+/// Adds to the measurements of the slot.
+#[inline(always)]
+fn add(added: Added, slot: impl FnOnce() -> Slot) {
+    let Added { role, transaction, connection, sent, received, reset } = added;
+    if transaction | connection == 0 && sent | received == 0 && !reset {
+        return;
+    }
+    let slot = slot();
+    // One branch for each role, so that each has its histogram at a constant offset.
+    match role {
+        Role::Client => durations(Role::Client, transaction, connection, slot),
+        Role::Server => durations(Role::Server, transaction, connection, slot),
+    }
+    count(slot, Count::Sent, sent.into());
+    count(slot, Count::Received, received.into());
+    if reset {
+        count(slot, Count::Reset(role), 1);
+    }
+}
+
+#[inline(always)]
+fn durations(role: Role, transaction: u64, connection: u64, slot: Slot) {
+    match transaction {
+        0 => {}
+        UNKNOWN => timings::lost(Series::Transaction(role), PacketLoss::MissingStart, 1),
+        duration => timings::record(Series::Transaction(role), duration, 1, slot),
+    }
+    if connection != 0 {
+        timings::record(Series::Connection(role), connection, 1, slot);
+    }
+}
+
+#[inline(always)]
+fn count(slot: Slot, what: Count, amount: u64) {
+    if let Some(counters) = SlotCounters::of(&TRANSACTIONS, slot) {
+        counters.add(what.index(), amount);
+    }
+}

@@ -1,0 +1,161 @@
+//! Compares transactions of TCP connections with what both ends did.
+
+use std::time::Duration;
+
+use super::{
+    super::{
+        latency::served_by,
+        support::{
+            cgroups::Group,
+            line::{Line, Value},
+            surroundings::skip,
+            truth::{exactly, record},
+            wire::{Version, Wire},
+        },
+    },
+    message::Turns,
+    scene::{Scene, everywhere},
+    sockets::Transport,
+    watch::is,
+    worker::Worker,
+};
+
+const TRANSACTION: &str = "undercurrent.tcp.transaction.duration";
+const CONNECTION: &str = "undercurrent.tcp.connection.duration";
+const CONNECTIONS: &str = "undercurrent.tcp.connections";
+const IO: &str = "undercurrent.tcp.io";
+const ROLE: &str = "undercurrent.role";
+const NANO: f64 = 1e-9;
+
+/// Requests of the connection that stays open.
+const KEPT: usize = 20;
+/// Connections of one request.
+const SINGLE: usize = 10;
+
+/// A request of two segments and a response of three, each after a pause.
+const CLIENT: Turns = Turns {
+    count: KEPT,
+    asks: true,
+    reads: 3_000,
+    delay: Duration::ZERO,
+    pieces: 2,
+    writes: 100,
+    pause: Duration::from_millis(3),
+};
+const SERVER: Turns = Turns {
+    count: KEPT,
+    asks: false,
+    reads: 200,
+    delay: Duration::from_millis(5),
+    pieces: 3,
+    writes: 1_000,
+    pause: Duration::from_millis(2),
+};
+
+/// Returns the number and the sum of a group's durations.
+fn durations(line: &Line, metric: &str, role: &str, group: &Group) -> (f64, f64) {
+    let attributes = [(ROLE, role)];
+    let points = line.find(metric, &attributes).filter(|point| is(point, &group.path));
+    points.fold((0.0, 0.0), |(count, sum), point| match &point.value {
+        Value::Histogram(histogram) => (count + histogram.count as f64, sum + histogram.sum.unwrap()),
+        _ => (count, sum),
+    })
+}
+
+fn counted(line: &Line, metric: &str, attributes: &[(&str, &str)], group: &Group) -> f64 {
+    line.find(metric, attributes).filter(|point| is(point, &group.path)).map(|point| point.amount()).sum()
+}
+
+/// Runs all turns, and returns the times of the clients and of the servers in nanoseconds.
+fn converse(wire: &Wire, [serving, asking]: [&Group; 2]) -> [Vec<u64>; 2] {
+    let server = Worker::start(&serving.own(), &wire.right);
+    let client = Worker::start(&asking.own(), &wire.left);
+    let (listener, address) = server.bind(Transport::Tcp, wire.server());
+    let mut times = [Vec::new(), Vec::new()];
+    for connection in 0..=SINGLE {
+        let count = if connection == 0 { KEPT } else { 1 };
+        let (asks, answers) = (client.connect(address), server.accept(listener));
+        let turns = [CLIENT, SERVER].map(|turns| Turns { count, ..turns });
+        let of_both = client.converse((asks, turns[0]), &server, (answers, turns[1]));
+        times.iter_mut().zip(of_both).for_each(|(times, more)| times.extend(more));
+        // Either end closes first.
+        let ends = [(&client, asks), (&server, answers)];
+        let first = connection % 2;
+        [ends[first], ends[1 - first]].iter().for_each(|(worker, socket)| worker.close(*socket));
+    }
+    times
+}
+
+fn turns(scene: &Scene, version: Version) {
+    let [serving, asking] = [scene.group(), scene.group()];
+    let sidecar = scene.sidecar(&[]);
+    if served_by(&sidecar.snapshot(), "tcp_segment").is_none() {
+        return skip("transactions: programs cannot read the socket of a packet here");
+    }
+    let wire = Wire::veth(version);
+    let times = converse(&wire, [&serving, &asking]);
+    let line = sidecar.snapshot();
+    let requests = (KEPT + SINGLE) as f64;
+    let connections = (1 + SINGLE) as f64;
+    let [asked, answered] = times.map(|times| times.iter().sum::<u64>() as f64 * NANO);
+    // The pause within the request counts for the client alone, and those within the response too.
+    let pauses = requests * (CLIENT.pause + 2 * SERVER.pause).as_secs_f64();
+    for (role, group, least) in [("server", &serving, answered), ("client", &asking, answered + pauses)] {
+        let (count, sum) = durations(&line, TRANSACTION, role, group);
+        eprintln!("{role}: {count} of {requests} transactions, {sum} s; at least {least} s, at most {asked} s");
+        assert_eq!(count, requests, "{role}");
+        let most = if role == "server" { asked - pauses } else { asked };
+        record(TRANSACTION, sum, least..=most);
+        let (count, _) = durations(&line, CONNECTION, role, group);
+        record(CONNECTION, count, exactly(connections));
+        let established = [("undercurrent.tcp.outcome", "established"), (ROLE, role)];
+        record(CONNECTIONS, counted(&line, CONNECTIONS, &established, group), exactly(connections));
+    }
+    let bytes = [(CLIENT.pieces * CLIENT.writes) as f64, (SERVER.pieces * SERVER.writes) as f64];
+    for (group, [received, sent]) in [(&serving, bytes), (&asking, [bytes[1], bytes[0]])] {
+        for (direction, bytes) in [("receive", received), ("transmit", sent)] {
+            let counted = counted(&line, IO, &[("network.io.direction", direction)], group);
+            record(IO, counted, exactly(requests * bytes));
+        }
+    }
+}
+
+#[test]
+fn transactions_are_those_of_both_ends() {
+    everywhere("transactions", |scene| Version::ALL.into_iter().for_each(|version| turns(scene, version)));
+}
+
+/// A connection without turns: data one way, and an end that the other resets.
+fn without_turns(scene: &Scene) {
+    const SENT: Turns = Turns { count: 1, asks: true, reads: 0, pieces: 10, pause: Duration::from_millis(1), ..CLIENT };
+    const READ: Turns = Turns { count: 1, asks: false, reads: 1_000, pieces: 0, delay: Duration::ZERO, ..SERVER };
+    let [serving, asking] = [scene.group(), scene.group()];
+    let sidecar = scene.sidecar(&[]);
+    if served_by(&sidecar.snapshot(), "tcp_segment").is_none() {
+        return skip("connections without turns: programs cannot read the socket of a packet here");
+    }
+    let wire = Wire::veth(Version::Ipv4);
+    let server = Worker::start(&serving.own(), &wire.right);
+    let client = Worker::start(&asking.own(), &wire.left);
+    let (listener, address) = server.bind(Transport::Tcp, wire.server());
+    let (asks, answers) = (client.connect(address), server.accept(listener));
+    client.converse((asks, SENT), &server, (answers, READ));
+    // A server that closes before it has read everything resets the connection.
+    client.converse((asks, SENT), &server, (answers, Turns { reads: 1, ..READ }));
+    server.close(answers);
+    server.close(listener);
+    client.refused(address);
+    let line = sidecar.snapshot();
+    for (role, group) in [("server", &serving), ("client", &asking)] {
+        assert_eq!(durations(&line, TRANSACTION, role, group).0, 0.0, "{role}: nothing was answered");
+    }
+    let outcome =
+        |outcome| counted(&line, CONNECTIONS, &[("undercurrent.tcp.outcome", outcome), (ROLE, "client")], &asking);
+    assert_eq!(["established", "reset", "refused"].map(outcome), [1.0, 1.0, 1.0]);
+    assert_eq!(counted(&line, IO, &[("network.io.direction", "transmit")], &asking), 2_000.0);
+}
+
+#[test]
+fn streams_have_no_transactions_and_resets_and_refusals_are_counted() {
+    everywhere("connections without turns", without_turns);
+}
