@@ -60,6 +60,7 @@ impl From<&io::Error> for Reason {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Self::Gone,
             io::ErrorKind::PermissionDenied => Self::Denied,
             io::ErrorKind::TimedOut => Self::Timeout,
+            io::ErrorKind::FileTooLarge => Self::Malformed,
             _ => Self::Closed,
         }
     }

@@ -1,16 +1,20 @@
 //! The pods of this node from the Kubernetes API: a watch maintains them, and lookups use container ids.
 
+mod reply_limit;
+
 use std::{collections::HashMap, io, path::Path, pin::pin, time::Duration};
 
 use futures_util::StreamExt;
 use kube::{
     Api, Client, Config,
+    client::ClientBuilder,
     core::{ApiResource, Object, ObjectMeta},
     runtime::{WatchStreamExt, watcher},
 };
 use serde::Deserialize;
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
+use self::reply_limit::LimitReplies;
 use super::{
     bounds::Bounded,
     failure::{Failure, Reason, TIMEOUT, cause},
@@ -27,8 +31,10 @@ use crate::{
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 /// Number of pods in a page of the list.
 const PAGE: u32 = 50;
-/// The maximum number of containers. A node has some hundred pods at most.
+/// The maximum number of containers, and of pods in a list. A node has some hundred pods at most.
 const CONTAINERS: usize = 4096;
+/// The longest id of a container, and the longest namespace and name of a pod together, in bytes. Ids have 64, names 253 each.
+const LONGEST: usize = 1 << 10;
 /// The time for which a failure of the watch makes missing containers uncertain. Retries are more frequent.
 const DOUBT: Duration = Duration::from_secs(60);
 /// The timeout of a list. A watch receives data each minute.
@@ -69,7 +75,8 @@ impl Kubernetes {
     pub(super) fn watch(mut access: Access) -> Option<Self> {
         access.config.connect_timeout = Some(TIMEOUT);
         access.config.read_timeout = Some(SILENCE);
-        let client = Client::try_from(access.config).inspect_err(unusable).ok()?;
+        let client = ClientBuilder::try_from(access.config).inspect_err(unusable).ok()?;
+        let client = client.with_layer(&LimitReplies).build();
         let (changed, pods) = watch::channel(Pods::default());
         Some(Self { pods, watching: tokio::spawn(follow(client, access.node, changed)) })
     }
@@ -95,9 +102,16 @@ impl Drop for Kubernetes {
 async fn follow(client: Client, node: String, changed: watch::Sender<Pods>) {
     let api: Api<Pod> = Api::all_with(client, &ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&()));
     let config = watcher::Config::default().fields(&format!("spec.nodeName={node}")).page_size(PAGE);
-    let mut events = pin!(watcher(api, config).default_backoff());
-    while let Some(event) = events.next().await {
-        changed.send_modify(|pods| pods.apply(event));
+    loop {
+        let mut events = pin!(watcher(api.clone(), config.clone()).default_backoff());
+        while let Some(event) = events.next().await {
+            changed.send_modify(|pods| pods.apply(event));
+            if changed.borrow().is_endless() {
+                break;
+            }
+        }
+        changed.send_modify(Pods::abandon);
+        tokio::time::sleep(DOUBT).await;
     }
 }
 
@@ -161,19 +175,36 @@ struct Pods {
     pods: HashMap<(Option<String>, Option<String>), Vec<String>>,
     /// An incomplete list, which replaces all pods once it is complete.
     next: Option<Box<Self>>,
+    /// The number of pods in the incomplete list.
+    received: usize,
 }
 
 impl Pods {
     fn apply(&mut self, event: Result<watcher::Event<Pod>, watcher::Error>) {
         self.failure = None;
         match event {
-            Ok(watcher::Event::Init) => self.next = Some(Box::default()),
-            Ok(watcher::Event::InitApply(pod)) => self.next.get_or_insert_default().insert(&pod),
+            Ok(watcher::Event::Init) => (self.next, self.received) = (Some(Box::default()), 0),
+            Ok(watcher::Event::InitApply(pod)) => {
+                self.received += 1;
+                self.next.get_or_insert_default().insert(&pod);
+            }
             Ok(watcher::Event::InitDone) => *self = Self { listed: true, ..*self.next.take().unwrap_or_default() },
             Ok(watcher::Event::Apply(pod)) => self.insert(&pod),
             Ok(watcher::Event::Delete(pod)) => self.remove(&pod.metadata),
             Err(error) => self.failure = Some((Instant::now(), Failure::from(&error))),
         }
+    }
+
+    /// Returns true if a list has more pods than a node.
+    const fn is_endless(&self) -> bool {
+        self.next.is_some() && self.received > CONTAINERS
+    }
+
+    /// Drops an incomplete list.
+    fn abandon(&mut self) {
+        self.next = None;
+        let failure = Failure::new(Reason::Malformed, format_args!("a list has more than {CONTAINERS} pods"));
+        self.failure = Some((Instant::now(), failure));
     }
 
     fn failure(&self) -> Option<Failure> {
@@ -182,7 +213,11 @@ impl Pods {
 
     fn insert(&mut self, pod: &Pod) {
         self.remove(&pod.metadata);
-        for (id, metadata) in containers(pod) {
+        let names = [&pod.metadata.namespace, &pod.metadata.name].into_iter().flatten().map(String::len);
+        if names.sum::<usize>() > LONGEST {
+            return;
+        }
+        for (id, metadata) in containers(pod).filter(|(id, _)| id.len() <= LONGEST) {
             if self.containers.len() < CONTAINERS {
                 self.containers.insert(id.clone(), Bounded::from(metadata));
                 self.pods.entry(key(&pod.metadata)).or_default().push(id);

@@ -157,6 +157,48 @@ async fn pods_are_followed() {
     }
 }
 
+/// A page of a list that another page follows.
+fn page(pods: &[Value]) -> Act {
+    let metadata = json!({"resourceVersion": "7", "continue": "more"});
+    Act::json(200, &json!({"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": pods}).to_string())
+}
+
+#[tokio::test]
+async fn a_list_without_an_end_fills_no_memory_and_is_named() {
+    let pods: Vec<Value> = (0..50).map(|n| pod(&format!("web-{n}"), ['a', 'b', 'c'])).collect();
+    let (mut directory, mut events) = scripted([page(&pods)]).await;
+    assert_eq!(hurried(ask(&mut directory, &id('d'), None)).await, Err(Unknown::NoAnswer(Reason::Malformed)));
+    let mut pages = 0;
+    while events.try_recv().is_ok() {
+        pages += 1;
+    }
+    // A request may be under way.
+    assert!((82..=84).contains(&pages), "{pages}");
+}
+
+#[tokio::test]
+async fn replies_beyond_the_limits_are_named() {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n";
+    let endless = Act::Flood(format!("{head}{{\"items\": [\"").into_bytes(), vec![b'x'; 1 << 16]);
+    let (depth, list) = (100_000, r#"{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [{"spec": "#);
+    let deep = Act::json(200, &[list, &"[".repeat(depth), &"]".repeat(depth), "}]}"].concat());
+    for act in [endless, deep] {
+        let (mut directory, _events) = scripted([act]).await;
+        let outcome = hurried(ask(&mut directory, &id('a'), None)).await;
+        assert_eq!(outcome, Err(Unknown::NoAnswer(Reason::Malformed)));
+    }
+}
+
+#[tokio::test]
+async fn texts_of_a_pod_that_are_too_long_are_left_out() {
+    let (long, mut other) = (pod(&"x".repeat(2000), ['a', 'b', 'c']), pod("web-0", ['d', 'e', 'f']));
+    other["status"]["containerStatuses"][0]["containerID"] = json!(format!("containerd://{}", "7".repeat(2000)));
+    let (mut directory, _events) = scripted([list(&[long, other]), watch(&[])]).await;
+    assert_eq!(hurried(ask(&mut directory, &id('a'), None)).await, Err(Unknown::NotFound));
+    assert_eq!(hurried(ask(&mut directory, &"7".repeat(2000), None)).await, Err(Unknown::NotFound));
+    assert!(ask(&mut directory, &id('e'), None).await.is_ok());
+}
+
 #[tokio::test]
 async fn the_runtime_is_asked_before_kubernetes() {
     let folder = Folder::new();
