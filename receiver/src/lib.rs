@@ -23,7 +23,7 @@ pub mod watchdog;
 pub use undercurrent_base::{causes, descriptors, environment, files, namespaces, node, privileges, text};
 pub use undercurrent_channel as channel;
 pub use undercurrent_export as export;
-pub use undercurrent_host::{cgroup, sysfs};
+pub use undercurrent_host::{cgroup, process_usage, sysfs};
 pub use undercurrent_kernel as kernel;
 pub use undercurrent_loader as loader;
 pub use undercurrent_options as options;

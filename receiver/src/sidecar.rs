@@ -21,7 +21,8 @@ use crate::{
     outputs::RunningCollectors,
     packets::{FilterUpdater, SamplingController, SharedGrouping},
     parts::{LoaderEnded, Processes},
-    reader::Reader,
+    process_usage::ProcessUsage,
+    reader::{Reader, usages_of_parts},
     signals::{
         SharedCpuTimes, Signal,
         internal::{InternalTelemetry, State},
@@ -118,6 +119,19 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
+    /// Returns the processes of the sidecar, the worker first, with their CPU time and memory.
+    fn usages(&self) -> [(u32, Option<ProcessUsage>); 4] {
+        let [supervisor, loader] = self.processes.numbers();
+        let parts = [supervisor, loader, self.reader.process()];
+        let read = usages_of_parts(&self.reader, &parts).unwrap_or_else(|error| {
+            tracing::debug!("cannot read the CPU time and the memory of the other parts: {error}");
+            Vec::new()
+        });
+        let usage = |nth: usize| read.get(nth).copied().flatten();
+        let [supervisor, loader, reader] = [0, 1, 2].map(|nth: usize| (parts[nth], usage(nth)));
+        [(std::process::id(), ProcessUsage::own().ok()), supervisor, loader, reader]
+    }
+
     /// Returns the cumulative measurements with one timestamp.
     ///
     /// `delivered` is the time up to which every output has settled its snapshots.
@@ -150,14 +164,12 @@ impl Sidecar {
         }
         self.signals.iter_mut().for_each(|(_, signal)| signal.adapt(&readings));
         let deliveries: Vec<_> = exports.iter().map(Statistics::totals).collect();
-        let [supervisor, loader] = self.processes.numbers();
-        let parts = [std::process::id(), supervisor, loader, self.reader.process()];
         let state = State {
             collect: self.last_collect,
             weight: self.sampler.weight(),
             outputs: &deliveries,
             losses: &self.workloads.losses(),
-            processes: &parts,
+            processes: &self.usages(),
             late_ticks: self.watchdog.late(),
         };
         for metric in self.internal.read(&self.kernel, &state) {

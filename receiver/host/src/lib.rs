@@ -2,6 +2,7 @@
 
 pub mod cgroup;
 pub mod ksoftirqd;
+pub mod process_usage;
 pub mod softnet;
 pub mod sysfs;
 

@@ -3,7 +3,7 @@
 
 use undercurrent_base::{causes, environment, files, text};
 use undercurrent_channel as channel;
-use undercurrent_host::{cgroup, sysfs};
+use undercurrent_host::{cgroup, ksoftirqd, process_usage, sysfs};
 use undercurrent_telemetry as telemetry;
 
 mod client;
@@ -11,7 +11,7 @@ mod endpoint;
 mod environ;
 mod exchange;
 pub mod message;
-mod meters;
+mod node;
 mod serve;
 mod socket_paths;
 #[cfg(any(test, feature = "testing"))]
@@ -26,7 +26,7 @@ pub use self::{
         Exchange, ExchangeError, FileRequest, FindProcess, FindService, FindSockets, ForeignRequest, Held,
         InNamespaces, Inode, Namespace, Open, OpenOrConnect, RootThreads, Usages,
     },
-    meters::PowerMeters,
+    node::{PowerMeters, SoftirqThreads, usages_of_parts},
     serve::{Places, inode, serve},
     socket_paths::{FoundSockets, SocketPaths},
 };

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use undercurrent_channel::calls;
 
 use super::{FoundSockets, Query, Refusal, Service};
-use crate::{cgroup::UsageError, files::FileIdentity, sysfs::Meters};
+use crate::{cgroup::UsageError, files::FileIdentity, process_usage::ProcessUsage, sysfs::Meters};
 
 /// A cgroup: its id and the bytes of its path.
 pub type CgroupKey = (u64, Vec<u8>);
@@ -73,6 +73,13 @@ calls! {
         /// Read the power meters of the node. Two readings have a minimum distance: a fast reader of a power meter can find secrets of
         /// other processes (Lipp et al., "PLATYPUS", 2021).
         ReadMeters {} -> Meters, within FILES;
+        /// Read for how long the kernel's thread for softirqs of each CPU was ready to run and waited for the CPU. Returns the waits by CPU.
+        ReadSoftirqThreads {} -> Vec<(u32, Duration)>, within FILES;
+        /// Read the CPU time and the memory of parts of the sidecar. Returns one element for each; `None` for other processes.
+        ReadPartUsages {
+            /// The process ids.
+            processes: Vec<u32>,
+        } -> Vec<Option<ProcessUsage>>, within FILES;
     }
 }
 

@@ -1,6 +1,7 @@
 //! The process of the reader.
 
 use std::{
+    cell::OnceCell,
     fs::File,
     io,
     os::fd::{AsFd as _, OwnedFd},
@@ -19,8 +20,8 @@ use super::{
     Refusal, Service, SocketPaths,
     message::{
         Answer, CgroupKey, EXCHANGE, Exchange, ExchangeError, FileRequest, FindProcess, FindService, FindSockets,
-        ForeignRequest, Held, InNamespaces, Inode, Namespace, Open, OpenOrConnect, ReadMeters, RootThreads, Scan,
-        Throttled, Usages,
+        ForeignRequest, Held, InNamespaces, Inode, Namespace, Open, OpenOrConnect, ReadMeters, ReadPartUsages,
+        ReadSoftirqThreads, RootThreads, Scan, Throttled, Usages,
     },
 };
 use crate::{
@@ -28,6 +29,8 @@ use crate::{
     cgroup::{CgroupId, CgroupPath, Hierarchy, Limits, UsageError, netns_of},
     channel::{Call as _, Channel, ChannelError, Reply},
     files::{FileIdentity, append_regular, open_or_connect},
+    ksoftirqd,
+    process_usage::ProcessUsage,
     sysfs::{self, Sysfs},
 };
 
@@ -36,6 +39,8 @@ use crate::{
 pub const THREADS: usize = 32;
 /// The minimum time between two readings of the power meters.
 const READINGS: Duration = Duration::from_millis(50);
+/// The maximum number of processes in a request for usages.
+const PARTS: usize = 8;
 /// The stack size of these threads, in bytes. They parse environments.
 const STACK: usize = 256 << 10;
 
@@ -77,37 +82,44 @@ pub fn serve(mut files: Channel, mut foreign: Channel, places: &Places) -> Resul
     });
     let started = thread::Builder::new().stack_size(STACK).spawn(|| serve_foreign(foreign, own));
     started.map_err(|error| format!("cannot start a thread: {error}"))?;
-    let mut meters = Meters { sysfs: &places.sysfs, read: None };
+    let mut node = Node { sysfs: &places.sysfs, read: None, threads: OnceCell::new() };
     loop {
         let request = match files.receive() {
             Ok((request, _)) => request,
             Err(ChannelError::Closed) => return Ok(()),
             Err(error) => return Err(chain(&error)),
         };
-        let reply = read(request, places, &mut meters);
+        let reply = read(request, places, &mut node);
         files.reply(&reply).map_err(|error| chain(&error))?;
     }
 }
 
-/// The power meters of the node.
-struct Meters<'a> {
+/// The power meters and the kernel's threads of the node.
+struct Node<'a> {
     sysfs: &'a Sysfs,
-    /// The time of the last reading.
+    /// The time of the last reading of the power meters.
     read: Option<Instant>,
+    /// The threads for softirqs, once the worker has requested them.
+    threads: OnceCell<Vec<ksoftirqd::Thread>>,
 }
 
-impl Meters<'_> {
-    fn read(&mut self) -> Result<sysfs::Meters, String> {
+impl Node<'_> {
+    fn read_meters(&mut self) -> Result<sysfs::Meters, String> {
         if self.read.is_some_and(|read| read.elapsed() < READINGS) {
             return Err(format!("the power meters were read less than {READINGS:?} ago"));
         }
         self.read = Some(Instant::now());
         Ok(self.sysfs.meters())
     }
+
+    fn waits(&self) -> Vec<(u32, Duration)> {
+        let threads = self.threads.get_or_init(ksoftirqd::threads).iter();
+        threads.filter_map(|thread| Some((thread.cpu, thread.wait().ok()?))).collect()
+    }
 }
 
 /// Executes a request that reads files of the kernel.
-fn read(request: FileRequest, places: &Places, meters: &mut Meters<'_>) -> Reply {
+fn read(request: FileRequest, places: &Places, node: &mut Node<'_>) -> Reply {
     let hierarchy = places.hierarchy.as_ref();
     match request {
         FileRequest::Namespace(Namespace { process }) => Namespace::reply(netns_of(process)),
@@ -115,7 +127,12 @@ fn read(request: FileRequest, places: &Places, meters: &mut Meters<'_>) -> Reply
             let path = places.namespaces.get(index).and_then(Option::as_ref);
             Inode::reply(path.ok_or_else(|| io::ErrorKind::NotFound.into()).and_then(|path| inode(path)))
         }
-        FileRequest::ReadMeters(_) => ReadMeters::reply(meters.read()),
+        FileRequest::ReadMeters(_) => ReadMeters::reply(node.read_meters()),
+        FileRequest::ReadSoftirqThreads(_) => ReadSoftirqThreads::success(node.waits()),
+        FileRequest::ReadPartUsages(ReadPartUsages { processes }) => {
+            let usage = |process| ProcessUsage::of_relative(process).ok();
+            ReadPartUsages::success(processes.into_iter().take(PARTS).map(usage).collect())
+        }
         request => match hierarchy {
             Some(hierarchy) => read_cgroups(request, hierarchy),
             None => Reply::failed("no cgroups are mounted"),
@@ -151,9 +168,11 @@ fn read_cgroups(request: FileRequest, hierarchy: &Hierarchy) -> Reply {
             let held = |(path, inode): (Vec<u8>, u32)| hierarchy.is_in_namespace(&CgroupPath::new(&path), inode);
             InNamespaces::success(claims.into_iter().map(held).collect())
         }
-        FileRequest::Namespace(_) | FileRequest::Inode(_) | FileRequest::ReadMeters(_) => {
-            Reply::failed("this request reads no cgroup")
-        }
+        FileRequest::Namespace(_)
+        | FileRequest::Inode(_)
+        | FileRequest::ReadMeters(_)
+        | FileRequest::ReadSoftirqThreads(_)
+        | FileRequest::ReadPartUsages(_) => Reply::failed("this request reads no cgroup"),
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use procfs::process::{MMapPath, MemoryMap, Process, Stat, StatM};
-
 use super::{
     Settings, all_hooks, distinct,
     lost::{self, HOOK, LOST, lost},
@@ -17,6 +15,7 @@ use crate::{
         plan::{Outcome, Status},
     },
     options::{AttachKind, Internal, Output, Weight},
+    process_usage::ProcessUsage,
     telemetry::{
         AttributeKey, Attributes, Data, Delivery, Descriptor, ErrorType, ExponentialHistogram, Exporters, Instrument,
         Metric, Point, UnixNanos, View,
@@ -222,8 +221,8 @@ pub struct State<'a> {
     pub outputs: &'a [Delivery],
     /// Losses of workload attribution. The events count for the node.
     pub losses: &'a [workloads::Loss],
-    /// The processes of the sidecar, the worker first.
-    pub processes: &'a [u32],
+    /// The processes of the sidecar, the worker first, with their usage if it is known.
+    pub processes: &'a [(u32, Option<ProcessUsage>)],
     /// Number of late ticks.
     pub late_ticks: u64,
 }
@@ -355,13 +354,13 @@ impl InternalTelemetry {
 
     /// Returns CPU time and memory of the processes. Most file-backed pages are shared with the first process, and
     /// count there.
-    fn processes(&mut self, processes: &[u32]) -> Vec<Metric> {
+    fn processes(&mut self, processes: &[(u32, Option<ProcessUsage>)]) -> Vec<Metric> {
         let mut pages = 0;
-        self.times.retain(processes);
-        for (nth, number) in processes.iter().enumerate() {
-            let Ok((stat, memory, maps)) = usage(*number) else { continue };
-            self.times.running.insert(*number, [stat.utime, stat.stime]);
-            pages += memory.resident.saturating_sub(if nth == 0 { maps } else { memory.shared });
+        self.times.retain(&processes.iter().map(|(number, _)| *number).collect::<Vec<_>>());
+        for (nth, (number, usage)) in processes.iter().enumerate() {
+            let Some(ProcessUsage { times, resident, shared, maps }) = *usage else { continue };
+            self.times.running.insert(*number, times);
+            pages += resident.saturating_sub(if nth == 0 { maps } else { shared });
         }
         let ticks = procfs::ticks_per_second() as f64;
         let time = |mode: &'static str, index: usize| {
@@ -391,24 +390,6 @@ fn can_skip(outcome: &Outcome) -> bool {
     let programs = alternates.flat_map(|alternate| alternate.programs);
     let of_cgroups: Vec<&str> = programs.filter(of_cgroups).map(|program| program.symbol).collect();
     outcome.programs.iter().any(|program| !of_cgroups.contains(&&**program))
-}
-
-/// Reads the kernel's statistics of a process, and the pages of kernel maps in its memory.
-fn usage(process: u32) -> procfs::ProcResult<(Stat, StatM, u64)> {
-    let process = Process::new(process.cast_signed())?;
-    Ok((process.stat()?, process.statm()?, map_pages(&process)))
-}
-
-/// The name of the mapping of a kernel map (`bpf_map_new_fd`, Linux 6.12).
-const KERNEL_MAP: &str = "anon_inode:bpf-map";
-
-/// Returns the pages of kernel maps that a process has mapped. The kernel maps all pages at once, and counts them as resident
-/// (`array_map_mmap` and `remap_vmalloc_range`). The memory of other processes is not readable.
-fn map_pages(process: &Process) -> u64 {
-    let is_map = |map: &MemoryMap| matches!(&map.pathname, MMapPath::Path(name) if name.as_os_str() == KERNEL_MAP);
-    let maps =
-        process.maps().map(|maps| maps.into_iter().filter(is_map).map(|map| map.address.1 - map.address.0).sum());
-    maps.unwrap_or(0) / procfs::page_size()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! Names, hooks, metrics and docs of a signal derive from its entry in [`REGISTRY`].
 
 use undercurrent_base::{privileges, text};
-use undercurrent_host::{ksoftirqd, softnet as softnet_stat, sysfs};
+use undercurrent_host::{ksoftirqd, process_usage, softnet as softnet_stat, sysfs};
 use undercurrent_kernel as kernel;
 use undercurrent_options as options;
 use undercurrent_packets as packets;

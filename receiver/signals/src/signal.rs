@@ -9,7 +9,7 @@ use crate::{
     kernel::{Kernel, KernelError, maps::ByCpu, ring::Watch},
     options::Packets,
     packets::SharedGrouping,
-    reader::PowerMeters,
+    reader::{PowerMeters, SoftirqThreads},
     telemetry::{Attributes, Descriptor, Exemplar, Readings, SpanData, UnixNanos},
     workloads::{Files, Slot, Workloads},
 };
@@ -89,6 +89,8 @@ pub struct OpenContext<'a> {
     pub files: Option<&'a Files>,
     /// The power meters.
     pub meters: &'a PowerMeters,
+    /// The kernel's threads for softirqs.
+    pub softirq_threads: &'a SoftirqThreads,
     /// CPU times, once a signal has opened them.
     pub cpu_times: &'a OnceCell<SharedCpuTimes>,
     /// The estimates of CPU time, once their signal is open.

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Entry, OpenContext, OpenError, ReadError, Signal, attributes};
 use crate::{
-    ksoftirqd::{self, Thread},
+    ksoftirqd,
+    reader::SoftirqThreads,
     softnet_stat::{self, Row},
     telemetry::{AttributeKey, Attributes, Data, Descriptor, Metric, Point, Readings, UnixNanos},
     workloads::{Slot, Workloads},
@@ -75,15 +76,20 @@ struct Softnet {
     start: UnixNanos,
     last: BTreeMap<u32, Row>,
     totals: BTreeMap<u32, [u64; 3]>,
-    /// The threads for softirqs, each with its wait at the start.
-    threads: Vec<(Thread, Duration)>,
+    /// The kernel's threads for softirqs.
+    threads: Option<SoftirqThreads>,
+    /// Their waits at the start, by CPU.
+    waits: BTreeMap<u32, Duration>,
 }
 
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let rows = read()?;
-    let threads = ksoftirqd::threads().into_iter().filter_map(|thread| Some((thread.wait().ok()?, thread)));
-    let threads = threads.map(|(wait, thread)| (thread, wait)).collect();
-    Ok(Box::new(Softnet { threads, ..Softnet::new(rows, opening.settings.softnet.per_cpu, opening.start) }))
+    let softnet = Softnet::new(rows, opening.settings.softnet.per_cpu, opening.start);
+    let threads = opening.softirq_threads;
+    // Without threads, for example in another pid namespace, there are no points.
+    let waits: BTreeMap<u32, Duration> = threads.waits().unwrap_or_default().into_iter().collect();
+    let threads = (!waits.is_empty()).then(|| threads.clone());
+    Ok(Box::new(Softnet { threads, waits, ..softnet }))
 }
 
 fn read() -> Result<Vec<Row>, ReadError> {
@@ -94,7 +100,7 @@ impl Softnet {
     fn new(rows: Vec<Row>, per_cpu: bool, start: UnixNanos) -> Self {
         let totals = rows.iter().map(|row| (row.cpu, [0; 3])).collect();
         let last = rows.into_iter().map(|row| (row.cpu, row)).collect();
-        Self { per_cpu, start, last, totals, threads: Vec::new() }
+        Self { per_cpu, start, last, totals, threads: None, waits: BTreeMap::new() }
     }
 
     /// Adds the growth since the previous rows. The kernel's counters have 32 bits and wrap.
@@ -115,15 +121,14 @@ impl Softnet {
 
     /// Returns the points of the waits since the start; none if the threads are unknown.
     fn waits(&self) -> Result<Vec<Point>, ReadError> {
-        let wait = |(thread, before): &(Thread, Duration)| {
-            let now = thread.wait().map_err(|source| ReadError { what: ksoftirqd::SOURCE, source })?;
-            Ok((thread.cpu, u64::try_from(now.saturating_sub(*before).as_nanos()).unwrap_or(u64::MAX)))
+        let Some(threads) = &self.threads else { return Ok(Vec::new()) };
+        let waits = threads.waits().map_err(|source| ReadError { what: ksoftirqd::SOURCE, source })?;
+        let grown = |(cpu, wait): (u32, Duration)| {
+            let grown = wait.saturating_sub(*self.waits.get(&cpu)?);
+            Some((cpu, u64::try_from(grown.as_nanos()).unwrap_or(u64::MAX)))
         };
-        let waits = self.threads.iter().map(wait).collect::<Result<Vec<_>, ReadError>>()?;
-        if waits.is_empty() {
-            return Ok(Vec::new());
-        }
-        Ok(self.points_of(waits.into_iter(), |nanoseconds| Data::Double(nanoseconds as f64 / 1e9)))
+        let waits = waits.into_iter().filter_map(grown);
+        Ok(self.points_of(waits, |nanoseconds| Data::Double(nanoseconds as f64 / 1e9)))
     }
 
     /// Returns a point for each CPU, or one for all.

@@ -21,7 +21,7 @@ use crate::{
         plan::{Outcome, Status},
     },
     options::GroupLimit,
-    parts::{Access, Confinement, Part, Program},
+    parts::{self, Access, Confinement, Part, Program},
     privileges::Task,
     requirements::{self, Requirements},
     sidecar,
@@ -172,8 +172,9 @@ fn fill(
     report.lacks = lacks.iter().map(|lack| format!("{lack}: {}", lack.task.effect())).collect();
     report.grant = (!lacks.is_empty()).then(|| privileges.grant(&lacks));
     report.security_profile = SecurityProfile::of_this_process(privileges.lack(Task::InspectProcesses).is_none());
-    report.parts = Part::ALL.map(Part::confinement).into_iter().collect::<Result<_, _>>()?;
     let requirements = Requirements::new(settings, host.ownership());
+    let reach = parts::reach_of(&requirements.places(&host));
+    report.parts = Part::ALL.map(|part| part.confinement(&reach)).into_iter().collect::<Result<_, _>>()?;
     host.meters = requirements.sysfs().meters();
     report.memory.maps = requirements.maps(host.cpus).iter().map(|map| (map.name, map.bytes())).collect();
     report.memory.planned = report.memory.maps.iter().map(|(_, bytes)| bytes).sum();

@@ -3,15 +3,16 @@
 use std::{collections::HashSet, ffi::CStr, io};
 
 use caps::{CapSet, Capability, CapsHashSet};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use super::process::is_single_threaded;
 
 mod files;
 mod system_calls;
+mod users;
 
 pub use files::{FileAccess, Reach};
+pub use users::USER;
 
 /// A part of the sidecar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -26,13 +27,6 @@ pub enum Part {
     /// Aggregates, exports and displays the signals.
     Worker,
 }
-
-/// The user and group id of the worker if the sidecar runs as root. systemd's documentation lists it as unused. A
-/// shared user such as `nobody` is unsafe, because processes of one user may kill each other.
-pub const USER: u32 = 65_529;
-
-/// The maximum number of threads of all workers on a machine, which have one user.
-const THREADS: u64 = 512;
 
 /// The restrictions of a part on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -119,7 +113,7 @@ impl Part {
             // The parts that it starts need them.
             Self::Supervisor => {
                 let parts = [Self::Loader, Self::Reader].into_iter();
-                parts.flat_map(|part| part.permitted(given, perf_restricted)).collect()
+                parts.flat_map(|part| part.handed(given, perf_restricted)).collect()
             }
             Self::Loader if perf_restricted && given.contains(&Capability::CAP_SYS_ADMIN) => {
                 HashSet::from([Capability::CAP_SYS_ADMIN])
@@ -133,19 +127,24 @@ impl Part {
         self.capabilities(given).union(&self.reserve(given, perf_restricted)).copied().collect()
     }
 
-    /// Returns the restrictions of the part if this process starts it.
+    /// Returns the given capabilities that the supervisor hands over to the part, which drops those that change its user.
+    fn handed(self, given: &CapsHashSet, perf_restricted: bool) -> CapsHashSet {
+        let changes = users::CHANGES.into_iter().filter(|capability| given.contains(capability));
+        self.permitted(given, perf_restricted).into_iter().chain(changes).collect()
+    }
+
+    /// Returns the restrictions of the part if this process starts it for `reach`.
     ///
     /// # Errors
     /// If this process cannot read its own capabilities.
-    pub fn confinement(self) -> Result<Confinement, ConfineError> {
+    pub fn confinement(self, reach: &Reach) -> Result<Confinement, ConfineError> {
         let given = confined("capabilities", caps::read(None, CapSet::Permitted))?;
         let mut kept: Vec<Capability> = self.capabilities(&given).into_iter().collect();
         kept.sort_by_key(Capability::index);
         let is_worker = self == Self::Worker;
-        let own = rustix::process::geteuid();
         Ok(Confinement {
             part: self,
-            user: if is_worker && may_change_user(&given) { USER } else { own.as_raw() },
+            user: self.user(&given, reach).unwrap_or_else(|| rustix::process::geteuid().as_raw()),
             capabilities: kept.iter().map(ToString::to_string).collect(),
             files: if is_worker { FileAccess::supported() } else { FileAccess::UserOnly },
         })
@@ -164,12 +163,12 @@ impl Part {
         let effective = self.capabilities(&given);
         let permitted = self.permitted(&given, restricts_perf_events());
         limit_bounding_set(&permitted)?;
-        if self == Self::Worker {
-            // rustix caches the kernel parameters. Only root can read their file, so it must be read before the change
-            // of the user.
-            rustix::param::page_size();
-            if change_user(&given)? {
-                confined("the number of threads", limit_threads())?;
+        // rustix caches the kernel parameters. Only root can read their file, so it must be read before the change of the user.
+        rustix::param::page_size();
+        if let Some(user) = self.user(&given, reach) {
+            users::change(user)?;
+            if self == Self::Worker {
+                confined("the number of threads", users::limit_threads())?;
             }
         }
         limit_capabilities(&effective, &permitted)?;
@@ -187,15 +186,31 @@ impl Part {
     /// If the kernel refuses.
     pub(super) fn hand_over(self) -> Result<(), ConfineError> {
         let given = confined("capabilities", caps::read(None, CapSet::Permitted))?;
-        let permitted = self.permitted(&given, restricts_perf_events());
-        limit_bounding_set(&permitted)?;
-        for set in [CapSet::Effective, CapSet::Inheritable, CapSet::Permitted] {
-            confined("capabilities", caps::set(None, set, &permitted))?;
-        }
+        let (restricted, set) =
+            (restricts_perf_events(), |set, to: &_| confined("capabilities", caps::set(None, set, to)));
+        let handed = self.handed(&given, restricted);
+        // Before the bounding set shrinks: a capability outside of it cannot become inheritable.
+        set(CapSet::Inheritable, &handed)?;
+        limit_bounding_set(&self.permitted(&given, restricted))?;
+        set(CapSet::Effective, &handed)?;
+        set(CapSet::Permitted, &handed)?;
         // Another user than root needs ambient capabilities. Root keeps its capabilities also where the kernel refuses ambient ones.
-        let _ = caps::set(None, CapSet::Ambient, &permitted);
+        let _ = caps::set(None, CapSet::Ambient, &handed);
         confined("new privileges", rustix::thread::set_no_new_privs(true))
     }
+}
+
+/// Drops the capabilities and system calls that the supervisor needs for the loader. It then starts readers, and no other part.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn limit_supervisor_to_readers(reach: &Reach) -> Result<(), ConfineError> {
+    let given = confined("capabilities", caps::read(None, CapSet::Permitted))?;
+    let effective = Part::Supervisor.capabilities(&given);
+    let permitted = Part::Reader.handed(&given, false).union(&effective).copied().collect();
+    limit_bounding_set(&permitted)?;
+    limit_capabilities(&effective, &permitted)?;
+    confined("system calls", system_calls::restrict_supervisor_to_readers(reach))
 }
 
 /// Drops the loader's capabilities.
@@ -231,34 +246,6 @@ fn limit_capabilities(effective: &CapsHashSet, permitted: &CapsHashSet) -> Resul
     confined("capabilities", caps::set(None, CapSet::Effective, effective))?;
     confined("capabilities", caps::set(None, CapSet::Inheritable, &HashSet::new()))?;
     confined("capabilities", caps::set(None, CapSet::Permitted, permitted))
-}
-
-fn may_change_user(given: &CapsHashSet) -> bool {
-    rustix::process::geteuid().is_root()
-        && [Capability::CAP_SETUID, Capability::CAP_SETGID].iter().all(|one| given.contains(one))
-}
-
-/// Limits the number of threads of the worker's user. Other programs do not run as this user.
-fn limit_threads() -> rustix::io::Result<()> {
-    let limit = getrlimit(Resource::Nproc);
-    let [current, maximum] =
-        [limit.current, limit.maximum].map(|limit| Some(limit.map_or(THREADS, |limit| limit.min(THREADS))));
-    setrlimit(Resource::Nproc, Rlimit { current, maximum })
-}
-
-/// Changes to an unprivileged user, if the process runs as root and has the capabilities for the change. Returns true if it did.
-fn change_user(given: &CapsHashSet) -> Result<bool, ConfineError> {
-    if !may_change_user(given) {
-        return Ok(false);
-    }
-    let done = |result| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
-    // SAFETY: a list of zero groups is valid with a null pointer, because the kernel reads no element.
-    confined("groups", done(unsafe { libc::setgroups(0, std::ptr::null()) }))?;
-    // SAFETY: the call has only integer arguments.
-    confined("the group", done(unsafe { libc::setresgid(USER, USER, USER) }))?;
-    // SAFETY: the call has only integer arguments.
-    confined("the user", done(unsafe { libc::setresuid(USER, USER, USER) }))?;
-    Ok(true)
 }
 
 #[cfg(test)]
@@ -305,6 +292,9 @@ mod tests {
         assert!(loader.is_disjoint(&HashSet::from([CAP_SYS_PTRACE, Capability::CAP_DAC_OVERRIDE])));
         assert!(reader.is_disjoint(&HashSet::from([CAP_BPF, CAP_SYS_ADMIN])));
         assert!(loader.is_subset(&supervisor) && reader.is_subset(&supervisor));
+        let changes = HashSet::from(users::CHANGES);
+        assert!(changes.is_subset(&supervisor) && changes.is_disjoint(&loader) && changes.is_disjoint(&reader));
+        assert!(changes.is_subset(&Part::Reader.handed(&supervisor, false)));
         // A part finds the same capabilities in those that the supervisor hands over.
         assert_eq!(Part::Loader.permitted(&loader, true), loader);
         assert_eq!(Part::Loader.permitted(&supervisor, true), loader);

@@ -18,10 +18,11 @@ use std::{cell::RefCell, io, os::fd::OwnedFd, rc::Rc, time::Duration};
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
-    confine::{ConfineError, Confinement, FileAccess, Part, Reach, USER},
+    confine::{ConfineError, Confinement, FileAccess, Part, Reach, USER, limit_supervisor_to_readers},
     entry::run,
     process::Process,
     program::Program,
+    supervisor::reach_of,
 };
 use self::{
     orders::{LoaderOrder, Log, Orders},

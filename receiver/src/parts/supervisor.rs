@@ -11,7 +11,7 @@ use std::{
 use serde::Serialize;
 
 use super::{
-    Part, Reach,
+    Part, Reach, limit_supervisor_to_readers,
     orders::{LoaderOrder, Log, Orders},
     process::Process,
     program::Program,
@@ -50,7 +50,8 @@ pub fn serve(mut channel: Channel) -> Result<(), String> {
     let (Orders { log, loader, reader }, _) = channel.receive().map_err(|error| chain(&error))?;
     log.start();
     let program = Program::own().map_err(|error| format!("cannot open the program of this process: {error}"))?;
-    Part::Supervisor.confine(&reach_of(&reader)).map_err(|error| chain(&error))?;
+    let reach = reach_of(&reader);
+    Part::Supervisor.confine(&reach).map_err(|error| chain(&error))?;
     channel.serve();
     let mut loader = Some(loader);
     let (mut readers, mut loaders) = (Readers::default(), Vec::new());
@@ -62,7 +63,12 @@ pub fn serve(mut channel: Channel) -> Result<(), String> {
         };
         let reply = match request {
             Request::StartLoader(_) => StartLoader::reply_with(match loader.take() {
-                Some(order) => start_loader(&program, &log, &order, &mut loaders).map_err(|error| error.to_string()),
+                Some(order) => {
+                    let started = start_loader(&program, &log, &order, &mut loaders).map_err(|error| error.to_string());
+                    // The worker fails without a reply.
+                    limit_supervisor_to_readers(&reach).map_err(|error| chain(&error))?;
+                    started
+                }
                 None => Err("the loader was started already".to_owned()),
             }),
             Request::StartReader(_) => {

@@ -14,7 +14,7 @@ use crate::{
     options::{Sampling, Weight},
     packets::{FilterUpdater, Grouping, SamplingController, SharedGrouping},
     parts::Access,
-    reader::PowerMeters,
+    reader::{PowerMeters, SoftirqThreads},
     requirements::Requirements,
     signals::{self, Entry, LossConditions, OpenContext, SignalStatus, internal::InternalTelemetry},
     telemetry::{Resource, UnixNanos},
@@ -48,11 +48,12 @@ impl Sidecar {
         kernel.serve(&others)?;
         kernel.serve_functions()?;
         let grouping = grouping(&kernel, settings, requirements, start);
-        let (meters, cpu_times) = (PowerMeters::through(reader.clone()), OnceCell::new());
-        let estimates = OnceCell::new();
+        let (meters, softirq_threads) = (PowerMeters::through(reader.clone()), SoftirqThreads::through(reader.clone()));
+        let (cpu_times, estimates) = (OnceCell::new(), OnceCell::new());
         let opening = OpenContext {
             kernel: &kernel,
             meters: &meters,
+            softirq_threads: &softirq_threads,
             cpu_times: &cpu_times,
             estimates: &estimates,
             files: files.as_ref(),

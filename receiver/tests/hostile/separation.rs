@@ -18,7 +18,7 @@ use rustix::{
     net::{AddressFamily, sockopt::socket_domain},
     process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions, kill_process, pidfd_getfd, pidfd_open, wait},
 };
-use undercurrent::parts::{Part, Reach, USER};
+use undercurrent::parts::{FileAccess, Part, Reach, USER, limit_supervisor_to_readers};
 
 use crate::support::{
     attached::{assert_nothing_left, attached},
@@ -34,6 +34,12 @@ use crate::support::{
 pub const ROLE: &str = "confined";
 /// The variable with the name of the part.
 const PART: &str = "UNDERCURRENT_TEST_PART";
+/// The supervisor once it has started the loader.
+const LIMITED: &str = "limited supervisor";
+/// The user of the loader.
+const LOADER: u32 = 65_528;
+/// The user of the reader.
+const READER: u32 = 65_527;
 /// Seccomp's mode of a process with a filter.
 const FILTER: u64 = 2;
 
@@ -46,8 +52,11 @@ pub fn play() {
         return;
     }
     let name = std::env::var(PART).unwrap();
-    let part = Part::ALL.into_iter().find(|part| part.as_str() == name).unwrap();
+    let part = Part::ALL.into_iter().find(|part| part.as_str() == name).unwrap_or(Part::Supervisor);
     part.confine(&Reach::default()).unwrap();
+    if name == LIMITED {
+        limit_supervisor_to_readers(&Reach::default()).unwrap();
+    }
     player::serve(|request| match attempt(request) {
         Ok(()) => "succeeded".to_owned(),
         Err(error) => format!("{:?}", error.kind()),
@@ -147,6 +156,17 @@ fn a_compromised_worker_gains_no_access() {
     let mut worker = Player::start(ROLE, &[], &[(PART, "worker")]);
     let this = std::process::id();
     assert_eq!(worker.ask("read /etc/hosts"), "succeeded", "the resolver's files are readable");
+    // The kernel creates the files of /proc again.
+    fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+    for file in ["self/statm", "thread-self/stat", "stat", "net/netstat", "cgroups", "sys/kernel/osrelease"] {
+        assert_eq!(worker.ask(&format!("read /proc/{file}")), "succeeded", "{file}");
+    }
+    let of_others = ["cmdline", "stat", "status", "mountinfo"].map(|file| format!("/proc/{this}/{file}"));
+    for file in of_others.iter().map(String::as_str).chain(["/proc/cmdline", "/proc/kallsyms"]) {
+        let is_hidden = FileAccess::supported() == FileAccess::Landlock;
+        let expected = if is_hidden { "PermissionDenied" } else { "succeeded" };
+        assert_eq!(worker.ask(&format!("read {file}")), expected, "{file}");
+    }
     for request in [
         format!("read {}", secret.display()),
         "read /dev/kmsg".to_owned(),
@@ -203,6 +223,7 @@ fn a_compromised_privileged_part_changes_nothing_on_the_host() {
     let mut victim = Command::new("sleep").arg("60").spawn().unwrap();
     for (part, only) in [
         ("supervisor", &OBJECTS[..]),
+        (LIMITED, &["bpf", "perf"]),
         ("reader", &["bpf", "perf", "fork"]),
         ("loader", &[&OBJECTS[..], &["unix", "fork"]].concat()),
     ] {
@@ -285,18 +306,21 @@ fn every_part_has_only_the_privileges_that_it_needs() {
     for set in ["CapEff", "CapPrm", "CapInh", "CapAmb"] {
         assert_eq!(worker.capabilities(set), HashSet::new(), "{set}");
     }
-    for user in ["Uid", "Gid"] {
-        let expected = [USER.to_string(), USER.to_string(), USER.to_string(), USER.to_string()];
-        assert_eq!(worker.text(user).split_whitespace().collect::<Vec<_>>(), expected, "{user}");
+    for (part, user) in [(&worker, USER), (&loader, LOADER), (&reader, READER), (&supervisor, 0)] {
+        let expected = [(); 4].map(|()| user.to_string());
+        for ids in ["Uid", "Gid"] {
+            assert_eq!(part.text(ids).split_whitespace().collect::<Vec<_>>(), expected, "{ids}");
+        }
+        assert!(user == 0 || part.text("Groups").is_empty(), "{}", part.text("Groups"));
     }
-    assert_eq!(worker.text("Groups"), "");
     [&supervisor, &loader, &reader, &worker].iter().for_each(|part| assert_eq!(part.number("Seccomp"), FILTER));
     let lacks = |status: &Status, lacking: &[Capability]| {
         let effective = status.capabilities("CapEff");
         lacking.iter().for_each(|capability| assert!(!effective.contains(capability), "{capability}"));
     };
     use Capability::{
-        CAP_BPF, CAP_DAC_OVERRIDE, CAP_NET_ADMIN, CAP_PERFMON, CAP_SETPCAP, CAP_SETUID, CAP_SYS_ADMIN, CAP_SYS_PTRACE,
+        CAP_BPF, CAP_DAC_OVERRIDE, CAP_NET_ADMIN, CAP_PERFMON, CAP_SETGID, CAP_SETPCAP, CAP_SETUID, CAP_SYS_ADMIN,
+        CAP_SYS_PTRACE,
     };
     lacks(&loader, &[CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_SETUID]);
     lacks(&reader, &[CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_SETUID]);
@@ -306,8 +330,9 @@ fn every_part_has_only_the_privileges_that_it_needs() {
     assert_eq!(reader.capabilities("CapPrm"), reader.capabilities("CapEff"));
     assert!(loader.capabilities("CapPrm").is_disjoint(&HashSet::from([CAP_SYS_PTRACE, CAP_DAC_OVERRIDE])));
     assert_eq!(supervisor.capabilities("CapEff"), HashSet::from([CAP_SETPCAP]));
-    let of_parts = &loader.capabilities("CapPrm") | &reader.capabilities("CapPrm");
-    assert_eq!(supervisor.capabilities("CapPrm"), &of_parts | &HashSet::from([CAP_SETPCAP]));
+    // It has started the loader.
+    let starts_readers = HashSet::from([CAP_SETPCAP, CAP_SETUID, CAP_SETGID]);
+    assert_eq!(supervisor.capabilities("CapPrm"), &reader.capabilities("CapPrm") | &starts_readers);
     assert_eq!(worker.capabilities("CapBnd"), HashSet::new());
     for part in [supervisor, loader, reader] {
         assert_eq!(part.capabilities("CapBnd"), part.capabilities("CapPrm"));
@@ -319,6 +344,19 @@ fn every_part_has_only_the_privileges_that_it_needs() {
         let status = Status::read(&thread.unwrap().path()).unwrap();
         assert_eq!((status.number("Seccomp"), status.capabilities("CapPrm")), (FILTER, HashSet::new()));
     }
+}
+
+#[test]
+fn the_reader_stays_root_if_it_creates_files_of_outputs() {
+    let Some(_alone) = alone("the user of the reader") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let output = format!("json={}", folder.path().join("lines").display());
+    let sidecar = Sidecar::start_with(often(), &["--output", &output], &[]);
+    let reader = Status::of_process(part(sidecar.pid(), "uc-reader").unwrap()).unwrap();
+    assert_eq!(reader.number("Uid"), 0);
+    assert_eq!(reader.capabilities("CapPrm"), reader.capabilities("CapEff"));
+    assert!(!reader.capabilities("CapPrm").contains(&Capability::CAP_SETUID));
+    sidecar.stop();
 }
 
 #[test]

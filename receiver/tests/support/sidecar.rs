@@ -58,7 +58,7 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    /// Starts a sidecar with OTLP/JSON into a file at this interval, and waits until it measures.
+    /// Starts a sidecar with OTLP/JSON on standard output at this interval, and waits until it measures.
     pub fn start(interval: &str) -> Self {
         Self::start_with(interval, &[], &[])
     }
@@ -79,8 +79,8 @@ impl Sidecar {
     /// Starts a sidecar by a command that executes it.
     pub fn start_by(mut command: Command, interval: &str, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let output = format!("json={}", folder.path().join("lines").display());
-        command.args(["run", "--output", &output, "--interval", interval]).args(arguments);
+        let lines = fs::File::create(folder.path().join("lines")).unwrap();
+        command.args(["run", "--output", "json", "--interval", interval]).args(arguments);
         command.args(
             std::env::var(AVOID).iter().flat_map(|means| means.split_whitespace()).flat_map(|means| ["--avoid", means]),
         );
@@ -89,7 +89,7 @@ impl Sidecar {
         command.args(["--level", &level].into_iter().filter(|_| !arguments.contains(&"--level")));
         // The tests compare exact counts, so no packet may be excluded by sampling.
         command.args(["--sampling", "all"].into_iter().filter(|_| !arguments.contains(&"--sampling")));
-        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stdout(lines).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (sender, log) = mpsc::channel();

@@ -2,18 +2,17 @@
 //! later). The reader has no such restriction: Landlock denies a restricted process the files in `/proc` of processes that are not
 //! restricted likewise.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, mem};
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, NetPort, Ruleset, RulesetAttr as _,
+    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, NetPort, PathFd, Ruleset, RulesetAttr as _,
     RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 use serde::Serialize;
 
 /// Folders that the worker reads: kernel statistics, settings and libraries of the resolver, certificates, and the
 /// token of a Kubernetes service account. The worker may not write or execute files there.
-const READABLE: [&str; 15] = [
-    "/proc",
+const READABLE: [&str; 14] = [
     "/sys",
     "/etc",
     "/usr",
@@ -30,6 +29,8 @@ const READABLE: [&str; 15] = [
     "/dev/null",
     "/dev/urandom",
 ];
+/// The files and folders of `/proc` that the worker reads, of no other process. `/proc/net` belongs to `/proc/self`.
+const OF_PROC: [&str; 5] = ["/proc/self", "/proc/stat", "/proc/modules", "/proc/cgroups", "/proc/sys"];
 /// The newest Landlock ABI that this module uses. Older kernels support a part of its rights.
 const NEWEST: ABI = ABI::V6;
 
@@ -74,14 +75,21 @@ impl FileAccess {
 /// Restricts this thread and all threads that it starts.
 pub(super) fn restrict(reach: &Reach) -> Result<FileAccess, RulesetError> {
     let ports = reach.ports.iter().copied().chain([DNS]);
+    keep_open(&OF_PROC);
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(NEWEST))?
         .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?
         .scope(Scope::from_all(NEWEST))?
         .create()?
-        .add_rules(path_beneath_rules(READABLE, AccessFs::ReadFile | AccessFs::ReadDir))?
+        .add_rules(path_beneath_rules(READABLE.iter().chain(&OF_PROC), AccessFs::ReadFile | AccessFs::ReadDir))?
         .add_rules(ports.map(|port| Ok::<_, RulesetError>(NetPort::new(port, AccessNet::ConnectTcp))))?
         .restrict_self()?;
     Ok(if status.ruleset == RulesetStatus::NotEnforced { FileAccess::UserOnly } else { FileAccess::Landlock })
+}
+
+/// Keeps files open as long as this process runs. The kernel drops unused files of `/proc` from its cache, and creates them again without
+/// the rules of the earlier ones.
+fn keep_open(paths: &[&str]) {
+    paths.iter().filter_map(|path| PathFd::new(path).ok()).for_each(mem::forget);
 }

@@ -13,7 +13,10 @@ use seccompiler::{
 use self::lists::{
     ALLOWED, ATTRIBUTES, COMMANDS, FAMILIES, OF_EVENTS, OF_LOADER, OF_PRIVILEGES, OF_SUPERVISOR, OLDER, REQUESTS,
 };
-use super::{Part, Reach};
+use super::{
+    Part, Reach,
+    users::{LOADER, READER},
+};
 
 /// The flags of `clone` that create namespaces, from `include/uapi/linux/sched.h`.
 const NAMESPACES: u64 = (libc::CLONE_NEWNS
@@ -30,12 +33,19 @@ type Rules = BTreeMap<i64, Vec<Rule>>;
 
 /// Restricts this thread and all threads that it starts.
 pub(super) fn restrict(part: Part, reach: &Reach) -> Result<(), Error> {
-    apply_filter(&program(part, reach)?)
+    apply_filter(&program(rules(part, reach)?)?)
 }
 
-fn program(part: Part, reach: &Reach) -> Result<BpfProgram, Error> {
+/// Restricts the supervisor to the system calls of readers and of their start.
+pub(super) fn restrict_supervisor_to_readers(reach: &Reach) -> Result<(), Error> {
+    let mut rules = rules(Part::Reader, reach)?;
+    rules.extend(of_supervisor()?);
+    apply_filter(&program(rules)?)
+}
+
+fn program(rules: Rules) -> Result<BpfProgram, Error> {
     let (allow, refuse) = (SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32));
-    Ok(SeccompFilter::new(rules(part, reach)?, refuse, allow, ARCH.try_into()?)?.try_into()?)
+    Ok(SeccompFilter::new(rules, refuse, allow, ARCH.try_into()?)?.try_into()?)
 }
 
 /// Returns the allowed calls and the rules for their arguments. An empty list of rules allows all arguments.
@@ -115,19 +125,30 @@ fn of_loader() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// The supervisor also creates processes, which execute the program. They inherit this filter, so it allows the calls of the loader and of
-/// the reader too.
+/// The supervisor also creates processes, which execute the program and change their user. They inherit this filter, so it allows the calls
+/// of the loader and of the reader too.
 fn of_supervisor() -> Result<Rules, BackendError> {
     let mut rules: Rules = OF_SUPERVISOR.iter().map(|call| (*call, Vec::new())).collect();
     let options = ATTRIBUTES.into_iter().chain(OF_PRIVILEGES).map(|option| option as u64);
     rules.insert(libc::SYS_prctl, among(0, options)?);
     rules.insert(libc::SYS_clone, vec![masked(0, NAMESPACES, 0)?]);
     rules.insert(libc::SYS_execveat, vec![only(4, libc::AT_EMPTY_PATH as u64)?]);
+    // To the users of these parts, and without supplementary groups.
+    let changes = [LOADER, READER].map(|user| all_are(user.into())).into_iter().collect::<Result<Vec<_>, _>>()?;
+    rules.insert(libc::SYS_setresuid, changes.clone());
+    rules.insert(libc::SYS_setresgid, changes);
+    rules.insert(libc::SYS_setgroups, vec![only(0, 0)?]);
     Ok(rules)
 }
 
 fn only(argument: u8, value: u64) -> Result<Rule, BackendError> {
     Rule::new(vec![Condition::new(argument, Length::Dword, Is::Eq, value)?])
+}
+
+/// The first three arguments have one value.
+fn all_are(value: u64) -> Result<Rule, BackendError> {
+    let is = |argument| Condition::new(argument, Length::Dword, Is::Eq, value);
+    Rule::new(vec![is(0)?, is(1)?, is(2)?])
 }
 
 fn masked(argument: u8, mask: u64, value: u64) -> Result<Rule, BackendError> {

@@ -111,8 +111,14 @@ pub const OF_LOADER: &[libc::c_long] = &[
 ];
 
 /// Further calls of the supervisor, and of the parts before they drop their privileges.
-pub const OF_SUPERVISOR: &[libc::c_long] =
-    &[libc::SYS_close_range, libc::SYS_pidfd_open, libc::SYS_seccomp, libc::SYS_set_tid_address];
+pub const OF_SUPERVISOR: &[libc::c_long] = &[
+    libc::SYS_capget,
+    libc::SYS_capset,
+    libc::SYS_close_range,
+    libc::SYS_pidfd_open,
+    libc::SYS_seccomp,
+    libc::SYS_set_tid_address,
+];
 
 /// The commands of `bpf` that the loader may use: those that create maps, programs and links, and access them by descriptors. Commands that
 /// open objects of other programs or pin objects are missing. The numbers are those of `enum bpf_cmd` in
@@ -165,10 +171,11 @@ const TCGETS2: libc::Ioctl = 0x802c_542a;
 /// `prctl` options: the names of threads and of memory areas.
 pub const ATTRIBUTES: [libc::c_int; 3] = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
 /// `prctl` options of the supervisor. The parts drop privileges with them.
-pub const OF_PRIVILEGES: [libc::c_int; 5] = [
+pub const OF_PRIVILEGES: [libc::c_int; 6] = [
     libc::PR_CAPBSET_DROP,
     libc::PR_CAPBSET_READ,
     libc::PR_CAP_AMBIENT,
+    libc::PR_SET_KEEPCAPS,
     libc::PR_SET_NO_NEW_PRIVS,
     libc::PR_SET_SECCOMP,
 ];
