@@ -15,6 +15,7 @@ mod reload;
 mod separation;
 mod slow;
 mod sockets;
+mod storm;
 mod support;
 mod text;
 mod watchdog;

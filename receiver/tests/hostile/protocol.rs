@@ -31,6 +31,8 @@ use crate::support::{
 
 /// A worker that its attacker controls.
 pub const ROLE: &str = "fallen";
+/// The only certificate that the configuration names.
+const CERTIFICATE: &str = "/run/certificate.pem";
 /// The variable with the only socket that the configuration names.
 const NAMED: &str = "UNDERCURRENT_TEST_SOCKET";
 
@@ -47,7 +49,7 @@ pub fn play() {
     let file = File::parse("config.yaml".as_ref(), text.as_bytes()).unwrap();
     let (settings, _) = Settings::resolve(Flags::default(), &|_| None, file);
     let (host, _) = requirements::host().unwrap();
-    let requirements = Requirements::new(&settings, host.ownership());
+    let requirements = Requirements::new(&settings, host.ownership()).readable(vec![CERTIFICATE.into()]);
     let identity = FileIdentity::from_file(&fs::File::open("/dev/null").unwrap()).unwrap();
     let access = Access::gain(&Program::open(BINARY.as_ref()).unwrap(), host, &requirements).unwrap();
     Part::Worker.confine(&Reach::default()).unwrap();
@@ -71,6 +73,10 @@ pub fn play() {
                 }
                 "open" => match foreign.call(Open { index: 0, identity }).await {
                     Ok((_, descriptors)) => format!("{} descriptors", descriptors.len()),
+                    Err(error) => error.to_string(),
+                },
+                "certificate" => match foreign.open_or_connect(rest.into()).await {
+                    Ok(descriptor) => io::read_to_string(fs::File::from(descriptor)).unwrap(),
                     Err(error) => error.to_string(),
                 },
                 "process" => format!("{:?}", access.reader.files(FindProcess { path: rest.into() }).is_ok()),
@@ -121,6 +127,18 @@ fn a_fallen_worker_reads_nothing_beside_the_places_of_the_configuration() {
         let up = "/..".repeat(8);
         assert_eq!(fallen.ask(&format!("process {up}{}", outside.path().display())), "false");
         assert_eq!(fallen.ask("namespace 0"), "false");
+        for name in [CERTIFICATE, "/run/secret.pem"] {
+            fs::write(name, "text").unwrap();
+            fs::set_permissions(name, Permissions::from_mode(0o600)).unwrap();
+        }
+        assert_eq!(fallen.ask(&format!("certificate {CERTIFICATE}")), "text");
+        for other in ["/run/secret.pem", "/run/../run/certificate.pem", "/etc/shadow"] {
+            let refusal = fallen.ask(&format!("certificate {other}"));
+            assert!(
+                refusal.contains("permission denied") || refusal.contains("Permission denied"),
+                "{other}: {refusal}"
+            );
+        }
         assert_eq!(fallen.ask("meters"), "[true, false, false]");
         // Too long a request ends the reader.
         assert_eq!(fallen.ask("replace"), "false");

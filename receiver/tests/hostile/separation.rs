@@ -2,18 +2,21 @@
 
 use std::{
     collections::HashSet,
-    fs::{self, File, Permissions},
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, Write as _},
     net::{TcpListener, TcpStream, UdpSocket},
     os::{
         fd::OwnedFd,
-        unix::{fs::PermissionsExt as _, net::UnixStream},
+        unix::{
+            fs::PermissionsExt as _,
+            net::{UnixListener, UnixStream},
+        },
     },
     process::Command,
     time::Duration,
 };
 
-use caps::Capability;
+use caps::{CapSet, Capability};
 use rustix::{
     net::{AddressFamily, sockopt::socket_domain},
     process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions, kill_process, pidfd_getfd, pidfd_open, wait},
@@ -36,6 +39,10 @@ pub const ROLE: &str = "confined";
 const PART: &str = "UNDERCURRENT_TEST_PART";
 /// The supervisor once it has started the loader.
 const LIMITED: &str = "limited supervisor";
+/// The reader of a sidecar that writes files of outputs.
+const WRITING: &str = "writing reader";
+/// The worker of a service that notifies its manager.
+const NOTIFYING: &str = "notifying worker";
 /// The user of the loader.
 const LOADER: u32 = 65_528;
 /// The user of the reader.
@@ -52,10 +59,11 @@ pub fn play() {
         return;
     }
     let name = std::env::var(PART).unwrap();
-    let part = Part::ALL.into_iter().find(|part| part.as_str() == name).unwrap_or(Part::Supervisor);
-    part.confine(&Reach::default()).unwrap();
+    let part = Part::ALL.into_iter().find(|part| name.ends_with(part.as_str())).unwrap();
+    let reach = Reach { writes: name == WRITING, notifies: name == NOTIFYING, ..Reach::default() };
+    part.confine(&reach).unwrap();
     if name == LIMITED {
-        limit_supervisor_to_readers(&Reach::default()).unwrap();
+        limit_supervisor_to_readers(&reach).unwrap();
     }
     player::serve(|request| match attempt(request) {
         Ok(()) => "succeeded".to_owned(),
@@ -76,6 +84,15 @@ fn attempt(request: &str) -> io::Result<()> {
     match verb {
         "read" => File::open(object).map(drop),
         "write" => File::create(object).map(drop),
+        "append" => OpenOptions::new().append(true).open(object)?.write_all(b"more"),
+        "local" => UnixStream::connect(object).map(drop),
+        "become" => {
+            let user = number().cast_unsigned();
+            // It fails in a part that does not hold the capability.
+            let _ = caps::raise(None, CapSet::Effective, Capability::CAP_SETUID);
+            // SAFETY: the call takes numbers only.
+            checked(unsafe { libc::setresuid(user, user, user) }.into())
+        }
         "link" => std::os::unix::fs::symlink("/", object),
         "exec" => Command::new("/bin/true").spawn().map(drop),
         "stream" => socket(libc::AF_INET, libc::SOCK_STREAM),
@@ -92,10 +109,6 @@ fn attempt(request: &str) -> io::Result<()> {
             checked(unsafe { libc::mprotect(page, PAGE, libc::PROT_READ | libc::PROT_EXEC) }.into())
         }),
         "signal" => kill_process(Pid::from_raw(number()).unwrap(), Signal::KILL).map_err(io::Error::from),
-        "root" => {
-            // SAFETY: the call takes numbers only.
-            checked(unsafe { libc::setresuid(0, 0, 0) }.into())
-        }
         call => {
             let (call, arguments) = match call {
                 // CLONE_NEWUSER and CLONE_NEWNS.
@@ -181,7 +194,7 @@ fn a_compromised_worker_gains_no_access() {
         &format!("write {}", beside.display()),
         "write /proc/self/oom_score_adj",
         &format!("link {}", beside.display()),
-        "root",
+        "become 0",
         &format!("signal {this}"),
         "exec",
         "fork",
@@ -225,6 +238,7 @@ fn a_compromised_privileged_part_changes_nothing_on_the_host() {
         ("supervisor", &OBJECTS[..]),
         (LIMITED, &["bpf", "perf"]),
         ("reader", &["bpf", "perf", "fork"]),
+        (WRITING, &["bpf", "perf", "fork"]),
         ("loader", &[&OBJECTS[..], &["unix", "fork"]].concat()),
     ] {
         let mut confined = Player::start(ROLE, &[], &[(PART, part)]);
@@ -257,7 +271,7 @@ fn a_compromised_privileged_part_changes_nothing_on_the_host() {
             "chmod",
             "remove",
             "openat2",
-            "root",
+            "become 0",
         ];
         for attempt in attempts.iter().map(String::as_str).chain(calls).chain(only.iter().copied()) {
             assert_eq!(confined.ask(attempt), "Unsupported", "{part}: {attempt}");
@@ -267,6 +281,41 @@ fn a_compromised_privileged_part_changes_nothing_on_the_host() {
     victim.kill().unwrap();
     victim.wait().unwrap();
     assert_eq!((fs::read_to_string(&secret).unwrap(), new.exists()), ("secret".to_owned(), false));
+}
+
+/// What docs/security.md says that somebody can who has taken over a part.
+#[test]
+fn a_compromised_part_has_the_powers_of_the_documentation() {
+    let Some(_alone) = alone("the powers of compromised parts") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (file, socket) = (folder.path().join("file"), folder.path().join("socket"));
+    fs::write(&file, "text").unwrap();
+    let listener = UnixListener::bind(&socket).unwrap();
+    for path in [&file, &socket] {
+        fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+    }
+    let mut victim = Command::new("sleep").arg("60").spawn().unwrap();
+    let memory = format!("read /proc/{}/mem", victim.id());
+    let [local, append] = [format!("local {}", socket.display()), format!("append {}", file.display())];
+    for (part, can, cannot) in [
+        ("reader", &[&memory, &local][..], &[append.as_str(), "become 65528"][..]),
+        (WRITING, &[&memory, &local, &append], &["become 65528"]),
+        ("loader", &[&format!("read {}", file.display())], &[&local, &append, "become 65527"]),
+        (LIMITED, &[&local, &"become 65527".to_owned()], &[&append]),
+        (NOTIFYING, &[&"unix".to_owned()], &[&append, "fork"]),
+    ] {
+        let mut confined = Player::start(ROLE, &[], &[(PART, part)]);
+        for attempt in cannot {
+            assert_eq!(confined.ask(attempt), "Unsupported", "{part}: {attempt}");
+        }
+        for attempt in can {
+            assert_eq!(confined.ask(attempt), "succeeded", "{part}: {attempt}");
+        }
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "textmore");
+    drop(listener);
+    victim.kill().unwrap();
+    victim.wait().unwrap();
 }
 
 /// Returns true if Landlock of this kernel limits TCP connections: ABI 4, Linux 6.7.

@@ -17,6 +17,7 @@ mod entries;
 mod every_signal;
 mod extra;
 mod filters;
+mod forged_times;
 mod functions;
 mod grouping;
 mod head_of_line;

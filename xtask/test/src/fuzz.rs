@@ -12,11 +12,12 @@ const SECONDS: u32 = 30;
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table";
 /// Each target with the folder of its first inputs below `receiver/fixtures`.
-const TARGETS: [(&str, Option<&str>); 6] = [
+const TARGETS: [(&str, Option<&str>); 7] = [
     ("fuzz_btf", Some("btf")),
     ("fuzz_cgroups", Some("cgroups")),
     ("fuzz_fields", None),
     ("fuzz_messages", None),
+    ("fuzz_reader", None),
     ("fuzz_traceparent_http1", Some("traceparent/http1")),
     ("fuzz_traceparent_http2", Some("traceparent/http2")),
 ];

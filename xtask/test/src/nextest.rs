@@ -41,6 +41,7 @@ const SOAKS: &[&str] = &[
     "busy::",
     "floods::",
     "garbage::random_frames",
+    "storm::a_long_storm",
     "conditions::a_cpu_that_goes_offline",
     "conditions::a_sidecar_that_is_stopped_for",
     "workloads::retransmits::",
