@@ -13,7 +13,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use page::{Page, page, pages, read};
+use page::{Page, files, page, pages, read};
 use serde_json::Value;
 use undercurrent::{
     config::{File, schema},
@@ -127,6 +127,26 @@ fn every_hook_is_explained() {
             values("undercurrent.hook.status", "undercurrent.hook").difference(&words).cloned().collect();
         assert_eq!(missing, [""; 0], "{path}");
     }
+}
+
+/// The statements about compromised parts name tests that exist.
+#[test]
+fn every_statement_about_security_has_a_test() {
+    let sources: String = files("receiver").iter().filter(|path| is_rust(path)).map(|path| read(path)).collect();
+    let page = page("docs/security.md");
+    let rows = page.tables.iter().filter(|table| table[0] == ["statement", "tests"]).flat_map(|table| &table[1..]);
+    let mut count = 0;
+    for row in rows {
+        for test in row[1].split(", ") {
+            assert!(sources.contains(&format!("fn {test}()")), "{}: no test has the name `{test}`", row[0]);
+        }
+        count += 1;
+    }
+    assert!(count > 10, "{count} statements");
+}
+
+fn is_rust(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "rs")
 }
 
 #[test]

@@ -283,7 +283,7 @@ fn a_compromised_privileged_part_changes_nothing_on_the_host() {
     assert_eq!((fs::read_to_string(&secret).unwrap(), new.exists()), ("secret".to_owned(), false));
 }
 
-/// What docs/security.md says that somebody can who has taken over a part.
+/// The powers are those of docs/security.md.
 #[test]
 fn a_compromised_part_has_the_powers_of_the_documentation() {
     let Some(_alone) = alone("the powers of compromised parts") else { return };

@@ -1,4 +1,4 @@
-//! Random requests to the real loader, reader and supervisor, through the channels of a worker that somebody has taken over.
+//! Random requests to the real loader, reader and supervisor, through the channels of a compromised worker.
 //!
 //! The worker is stopped, and the test sends and receives in its place. Requests that do not decode end a part in order; the fuzz target
 //! `messages` tests the decoder. All other requests must be answered.
@@ -31,7 +31,7 @@ use crate::support::{
     surroundings::{alone, patience},
 };
 
-/// The time in which a part answers a request. Loading takes longest.
+/// The longest time until a part answers a request. Attaching takes longest.
 const ANSWER: Duration = Duration::from_secs(120);
 /// More variants than any protocol has.
 const VARIANTS: u64 = 20;
@@ -134,7 +134,7 @@ fn flood<T: DeserializeOwned>(
     sent
 }
 
-/// Sends requests to the supervisor, of which it may refuse all but a few.
+/// Sends more requests to the supervisor than it executes.
 fn flood_supervisor(channel: &UnixStream, random: &mut Random, worker: u32) {
     for _ in 0..10 * READERS {
         let start = STARTS[random.below(2) as usize];

@@ -7,15 +7,15 @@ use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
 use super::{ConfineError, Part, Reach, confined};
 
-/// The user and group id of the worker if the sidecar runs as root. systemd's documentation lists it as unused, like those of the loader
-/// and of the reader. A shared user such as `nobody` is unsafe, because processes of one user may kill each other.
+/// The user and group id of the worker if the sidecar runs as root. systemd's documentation lists this id and the next ones as unused. A
+/// shared user such as `nobody` is unsafe: processes of one user may kill each other.
 pub const USER: u32 = 65_529;
 /// The user and group id of the loader.
 pub(super) const LOADER: u32 = 65_528;
 /// The user and group id of the reader.
 pub(super) const READER: u32 = 65_527;
 
-/// The capabilities with which a process changes its user and its groups.
+/// The capabilities that change the user and the groups of a process.
 pub(super) const CHANGES: [Capability; 2] = [Capability::CAP_SETUID, Capability::CAP_SETGID];
 
 /// The maximum number of threads of all workers on a machine, which have one user.
