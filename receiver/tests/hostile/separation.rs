@@ -27,7 +27,7 @@ use crate::support::{
     attached::{assert_nothing_left, attached},
     player::{self, Player},
     processes::family,
-    sidecar::{BINARY, Sidecar},
+    sidecar::{BINARY, Sidecar, command},
     status::{Status, part},
     surroundings::{alone, often, patience, wait_for},
     tree::Tree,
@@ -405,6 +405,40 @@ fn the_reader_stays_root_if_it_creates_files_of_outputs() {
     assert_eq!(reader.number("Uid"), 0);
     assert_eq!(reader.capabilities("CapPrm"), reader.capabilities("CapEff"));
     assert!(!reader.capabilities("CapPrm").contains(&Capability::CAP_SETUID));
+    sidecar.stop();
+}
+
+#[test]
+fn another_user_with_capabilities_starts_parts_with_few_of_them() {
+    use Capability::{
+        CAP_BPF, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYSLOG,
+    };
+    const CAPABILITIES: &str = "+bpf,+perfmon,+net_admin,+syslog,+sys_ptrace,+dac_override,+dac_read_search";
+    let Some(_alone) = alone("another user with capabilities") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let program = folder.path().join("undercurrent");
+    fs::copy(BINARY, &program).unwrap();
+    let user = READER - 100;
+    let mut command = command("setpriv");
+    command.args([&format!("--reuid={user}"), &format!("--regid={user}"), "--clear-groups"]);
+    command.args(["--inh-caps", CAPABILITIES, "--ambient-caps", CAPABILITIES]).arg(program);
+    let sidecar = Sidecar::start_by(command, often(), &[]);
+    sidecar.snapshot();
+    let status = |name| Status::of_process(part(sidecar.pid(), name).unwrap()).unwrap();
+    let of_reader = HashSet::from([CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE]);
+    let of_loader = HashSet::from([CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, CAP_SYSLOG, CAP_DAC_READ_SEARCH]);
+    for (name, permitted) in [
+        ("undercurrent", HashSet::new()),
+        ("uc-supervisor", of_reader.clone()),
+        ("uc-loader", of_loader),
+        ("uc-reader", of_reader),
+    ] {
+        let status = status(name);
+        assert_eq!(status.number("Uid"), u64::from(user), "{name}");
+        assert_eq!(status.capabilities("CapPrm"), permitted, "{name}");
+    }
+    assert_eq!(status("uc-supervisor").capabilities("CapEff"), HashSet::new());
     sidecar.stop();
 }
 
