@@ -22,7 +22,7 @@ use crate::{
     packets::{FilterUpdater, SamplingController, SharedGrouping},
     parts::{LoaderEnded, Processes},
     process_usage::ProcessUsage,
-    reader::{Reader, usages_of_parts},
+    reader::{Foreign, Reader, usages_of_parts},
     signals::{
         SharedCpuTimes, Signal,
         internal::{InternalTelemetry, State},
@@ -113,6 +113,7 @@ pub struct Sidecar {
     start: UnixNanos,
     last_collect: Option<Duration>,
     reader: Reader,
+    writer: Option<Foreign>,
     /// The last field, because fields drop in order. After the others are dropped, the loader detaches the programs and
     /// exits.
     processes: Processes,
@@ -120,16 +121,13 @@ pub struct Sidecar {
 
 impl Sidecar {
     /// Returns the processes of the sidecar, the worker first, with their CPU time and memory.
-    fn usages(&self) -> [(u32, Option<ProcessUsage>); 4] {
-        let [supervisor, loader] = self.processes.numbers();
-        let parts = [supervisor, loader, self.reader.process()];
+    fn usages(&self) -> Vec<(u32, Option<ProcessUsage>)> {
+        let parts: Vec<u32> = self.processes.numbers().chain([self.reader.process()]).collect();
         let read = usages_of_parts(&self.reader, &parts).unwrap_or_else(|error| {
             tracing::debug!("cannot read the CPU time and the memory of the other parts: {error}");
-            Vec::new()
+            vec![None; parts.len()]
         });
-        let usage = |nth: usize| read.get(nth).copied().flatten();
-        let [supervisor, loader, reader] = [0, 1, 2].map(|nth: usize| (parts[nth], usage(nth)));
-        [(std::process::id(), ProcessUsage::own().ok()), supervisor, loader, reader]
+        [(std::process::id(), ProcessUsage::own().ok())].into_iter().chain(parts.into_iter().zip(read)).collect()
     }
 
     /// Returns the cumulative measurements with one timestamp.
@@ -220,7 +218,7 @@ impl Sidecar {
     ) -> Result<(), RunError> {
         control.begin();
         let statistics = outputs.statistics();
-        let mut rotation = Rotation::start(outputs.files(), self.reader.foreign(), settings.interval.get());
+        let mut rotation = Rotation::start(outputs.files(), self.writer.clone(), settings.interval.get());
         let mut reload = Reload::new(run, self.reader.foreign());
         let mut published = 0;
         let end = settings.duration.as_ref().map(|span| tokio::time::Instant::now() + span.get());
@@ -248,7 +246,7 @@ impl Sidecar {
                     if interval != before {
                         ticks = self::ticks(interval);
                         self.watchdog.set_interval(interval.get());
-                        rotation = Rotation::start(outputs.files(), self.reader.foreign(), interval.get());
+                        rotation = Rotation::start(outputs.files(), self.writer.clone(), interval.get());
                     }
                 }
                 () = wait_until(end) => break None,

@@ -50,8 +50,7 @@ impl Reader {
     /// If the reader cannot be started.
     pub fn start(start: StartReader) -> io::Result<Self> {
         let (process, files, foreign) = connect(&start)?;
-        let foreign =
-            Foreign(Arc::new(Connection { open: Mutex::new(Open::new(foreign)?), exhausted: Mutex::default() }));
+        let foreign = Foreign::connect(foreign)?;
         let state = State {
             start,
             process: Cell::new(process),
@@ -216,6 +215,15 @@ impl Open {
 }
 
 impl Foreign {
+    /// Sends requests through a channel.
+    ///
+    /// # Errors
+    /// If the limit of open descriptors is reached.
+    pub fn connect(channel: Channel) -> io::Result<Self> {
+        let connection = Connection { open: Mutex::new(Open::new(channel)?), exhausted: Mutex::default() };
+        Ok(Self(Arc::new(connection)))
+    }
+
     /// Sends a request and waits for its reply. While the reader has no free thread, sends the request again until its time
     /// limit. Needs a tokio runtime. Cancel safe: a late reply is dropped.
     ///

@@ -27,6 +27,6 @@ pub use self::{
         InNamespaces, Inode, Namespace, Open, OpenOrConnect, RootThreads, Usages,
     },
     node::{PowerMeters, SoftirqThreads, usages_of_parts},
-    serve::{Places, inode, serve},
+    serve::{Places, inode, serve, serve_outputs},
     socket_paths::{FoundSockets, SocketPaths},
 };

@@ -94,6 +94,12 @@ pub fn serve(mut files: Channel, mut foreign: Channel, places: &Places) -> Resul
     }
 }
 
+/// Opens these files again on request, until the worker closes the channel. The process must have dropped its other privileges.
+pub fn serve_outputs(mut requests: Channel, outputs: Vec<PathBuf>) {
+    requests.serve();
+    serve_foreign(requests, Arc::new(Foreign { outputs, configured: Vec::new(), sockets: SocketPaths::default() }));
+}
+
 /// The power meters and the kernel's threads of the node.
 struct Node<'a> {
     sysfs: &'a Sysfs,

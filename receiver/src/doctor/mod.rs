@@ -21,7 +21,7 @@ use crate::{
         plan::{Outcome, Status},
     },
     options::GroupLimit,
-    parts::{self, Access, Confinement, Part, Program},
+    parts::{Access, Confinement, Part, Program},
     privileges::Task,
     requirements::{self, Requirements},
     sidecar,
@@ -173,8 +173,9 @@ fn fill(
     report.grant = (!lacks.is_empty()).then(|| privileges.grant(&lacks));
     report.security_profile = SecurityProfile::of_this_process(privileges.lack(Task::InspectProcesses).is_none());
     let requirements = Requirements::new(settings, host.ownership());
-    let reach = parts::reach_of(&requirements.places(&host));
-    report.parts = Part::ALL.map(|part| part.confinement(&reach)).into_iter().collect::<Result<_, _>>()?;
+    let writes = !requirements.places(&host).outputs.is_empty();
+    let parts = Part::ALL.into_iter().filter(|part| *part != Part::Writer || writes);
+    report.parts = parts.map(Part::confinement).collect::<Result<_, _>>()?;
     host.meters = requirements.sysfs().meters();
     report.memory.maps = requirements.maps(host.cpus).iter().map(|map| (map.name, map.bytes())).collect();
     report.memory.planned = report.memory.maps.iter().map(|(_, bytes)| bytes).sum();

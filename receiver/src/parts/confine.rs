@@ -24,6 +24,8 @@ pub enum Part {
     Loader,
     /// Reads `/proc`, cgroups and runtime sockets of other users.
     Reader,
+    /// Opens files of outputs again.
+    Writer,
     /// Aggregates, exports and displays the signals.
     Worker,
 }
@@ -59,7 +61,7 @@ fn confined<T>(
 
 impl Part {
     /// All parts.
-    pub const ALL: [Self; 4] = [Self::Supervisor, Self::Loader, Self::Reader, Self::Worker];
+    pub const ALL: [Self; 5] = [Self::Supervisor, Self::Loader, Self::Reader, Self::Writer, Self::Worker];
 
     /// Returns the name of the part.
     #[must_use]
@@ -68,6 +70,7 @@ impl Part {
             Self::Supervisor => "supervisor",
             Self::Loader => "loader",
             Self::Reader => "reader",
+            Self::Writer => "writer",
             Self::Worker => "worker",
         }
     }
@@ -79,6 +82,7 @@ impl Part {
             Self::Supervisor => c"uc-supervisor",
             Self::Loader => c"uc-loader",
             Self::Reader => c"uc-reader",
+            Self::Writer => c"uc-writer",
             Self::Worker => c"uc-worker",
         }
     }
@@ -95,6 +99,8 @@ impl Part {
                 HashSet::from([CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, CAP_SYS_RESOURCE, CAP_SYSLOG, CAP_DAC_READ_SEARCH])
             }
             Self::Reader => HashSet::from([CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE]),
+            // For folders that another user than root owns.
+            Self::Writer => HashSet::from([CAP_DAC_OVERRIDE]),
             // For the bounding sets of the parts that it starts.
             Self::Supervisor => HashSet::from([CAP_SETPCAP]),
             Self::Worker => HashSet::new(),
@@ -112,7 +118,7 @@ impl Part {
         match self {
             // The parts that it starts need them.
             Self::Supervisor => {
-                let parts = [Self::Loader, Self::Reader].into_iter();
+                let parts = [Self::Loader, Self::Reader, Self::Writer].into_iter();
                 parts.flat_map(|part| part.handed(given, perf_restricted)).collect()
             }
             Self::Loader if perf_restricted && given.contains(&Capability::CAP_SYS_ADMIN) => {
@@ -133,20 +139,22 @@ impl Part {
         self.permitted(given, perf_restricted).into_iter().chain(changes).collect()
     }
 
-    /// Returns the restrictions of the part if this process starts it for `reach`.
+    /// Returns the restrictions of the part if this process starts it.
     ///
     /// # Errors
     /// If this process cannot read its own capabilities.
-    pub fn confinement(self, reach: &Reach) -> Result<Confinement, ConfineError> {
+    pub fn confinement(self) -> Result<Confinement, ConfineError> {
         let given = confined("capabilities", caps::read(None, CapSet::Permitted))?;
         let mut kept: Vec<Capability> = self.capabilities(&given).into_iter().collect();
         kept.sort_by_key(Capability::index);
-        let is_worker = self == Self::Worker;
         Ok(Confinement {
             part: self,
-            user: self.user(&given, reach).unwrap_or_else(|| rustix::process::geteuid().as_raw()),
+            user: self.user(&given).unwrap_or_else(|| rustix::process::geteuid().as_raw()),
             capabilities: kept.iter().map(ToString::to_string).collect(),
-            files: if is_worker { FileAccess::supported() } else { FileAccess::UserOnly },
+            files: match self {
+                Self::Worker | Self::Writer => FileAccess::supported(),
+                Self::Supervisor | Self::Loader | Self::Reader => FileAccess::UserOnly,
+            },
         })
     }
 
@@ -165,7 +173,7 @@ impl Part {
         limit_bounding_set(&permitted)?;
         // rustix caches the kernel parameters. Only root can read their file, so it must be read before the change of the user.
         rustix::param::page_size();
-        if let Some(user) = self.user(&given, reach) {
+        if let Some(user) = self.user(&given) {
             users::change(user)?;
             if self == Self::Worker {
                 confined("the number of threads", users::limit_threads())?;
@@ -173,8 +181,10 @@ impl Part {
         }
         limit_capabilities(&effective, &permitted)?;
         confined("new privileges", rustix::thread::set_no_new_privs(true))?;
-        if self == Self::Worker {
-            confined("files", files::restrict(reach))?;
+        match self {
+            Self::Worker => drop(confined("files", files::restrict(reach))?),
+            Self::Writer => confined("files", files::restrict_to_outputs(&reach.outputs))?,
+            Self::Supervisor | Self::Loader | Self::Reader => {}
         }
         confined("system calls", system_calls::restrict(self, reach))
     }
@@ -200,7 +210,8 @@ impl Part {
     }
 }
 
-/// Drops the capabilities and system calls that the supervisor needs for the loader. It then starts readers, and no other part.
+/// Drops the capabilities and system calls that the supervisor needs for the loader and the writer. It then starts readers, and no other
+/// part.
 ///
 /// # Errors
 /// If the kernel refuses.

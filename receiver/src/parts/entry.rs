@@ -1,12 +1,12 @@
 //! The beginning of a part: the program was executed under the name of the part.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::PathBuf};
 
 use super::{
-    Part, loader,
+    Part, Reach, loader,
     orders::{LoaderOrder, Log},
     program::inherited,
-    supervisor::{self, reach_of},
+    supervisor,
 };
 use crate::{
     causes::chain,
@@ -28,6 +28,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Option<bool> {
         Part::Supervisor => supervise(&arguments),
         Part::Loader => load(&arguments),
         Part::Reader => read(&arguments),
+        Part::Writer => write(&arguments),
         Part::Worker => Ok(()),
     });
     let ended = ended.inspect_err(|error| fail(&name.to_string_lossy(), error));
@@ -65,6 +66,16 @@ fn read(arguments: &[OsString]) -> Result<(), String> {
     let [mut files, foreign] = channels(arguments)?;
     let ((log, places), _) = files.receive::<(Log, Places)>().map_err(|error| chain(&error))?;
     log.start();
-    Part::Reader.confine(&reach_of(&places)).map_err(|error| chain(&error))?;
+    Part::Reader.confine(&Reach::default()).map_err(|error| chain(&error))?;
     reader::serve(files, foreign, &places)
+}
+
+fn write(arguments: &[OsString]) -> Result<(), String> {
+    let [mut channel] = channels(arguments)?;
+    let ((log, outputs), _) = channel.receive::<(Log, Vec<PathBuf>)>().map_err(|error| chain(&error))?;
+    log.start();
+    let reach = Reach { outputs, ..Reach::default() };
+    Part::Writer.confine(&reach).map_err(|error| chain(&error))?;
+    reader::serve_outputs(channel, reach.outputs);
+    Ok(())
 }

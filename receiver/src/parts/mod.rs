@@ -22,19 +22,18 @@ pub use self::{
     entry::run,
     process::Process,
     program::Program,
-    supervisor::reach_of,
 };
 use self::{
     orders::{LoaderOrder, Log, Orders},
     process::Relative,
-    supervisor::{Request, StartLoader, StartReader},
+    supervisor::{Request, StartLoader, StartReader, StartWriter},
 };
 use crate::{
     causes::chain,
     channel::{Call, Channel},
     environment,
     kernel::{Kernel, KernelError, client::Client, host::Host},
-    reader::Reader,
+    reader::{Foreign, Places, Reader},
     requirements::Requirements,
     workloads::Files,
 };
@@ -47,6 +46,7 @@ const DETACHING: Duration = Duration::from_secs(2);
 /// The processes of the supervisor and the loader.
 pub struct Processes {
     loader: Relative,
+    writer: Option<u32>,
     process: Process,
     /// The supervisor ends without it, and the loader then has no time to detach the programs.
     _supervisor: Rc<Supervisor>,
@@ -60,6 +60,8 @@ pub struct Access {
     pub files: Option<Files>,
     /// The reader.
     pub reader: Reader,
+    /// The writer; `None` without files of outputs.
+    pub writer: Option<Foreign>,
     /// The processes. The loader detaches every program once all fields of this value are dropped.
     pub processes: Processes,
 }
@@ -79,16 +81,19 @@ impl Access {
         };
         let (supervisor, process) = Supervisor::start(program, &orders).map_err(AccessError::Supervisor)?;
         let supervisor = Rc::new(supervisor);
+        // Before the loader: the supervisor then drops what it needs for the start of both.
+        let (writer, process_of_writer) = supervisor.start_writer(&orders.reader).map_err(AccessError::Writer)?.unzip();
         let (number, descriptors) = supervisor.call(StartLoader {}).map_err(AccessError::Loader)?;
         let [channel, handle] = <[OwnedFd; 2]>::try_from(descriptors)
             .map_err(|_| AccessError::Loader(io::Error::other("the loader has no channel")))?;
         let loader = Relative::new(number, handle);
-        let processes = Processes { loader, process, _supervisor: Rc::clone(&supervisor) };
+        let _supervisor = Rc::clone(&supervisor);
+        let processes = Processes { loader, writer: process_of_writer, process, _supervisor };
         let start_reader = move || supervisor.call(StartReader {});
         let reader = Reader::start(Box::new(start_reader)).map_err(AccessError::Reader)?;
         let files = host.hierarchy.clone().map(|hierarchy| Files::through(reader.clone(), hierarchy));
         let kernel = Kernel::load_remotely(host, &options, Client::connect(channel.into()))?;
-        Ok(Self { kernel, files, reader, processes })
+        Ok(Self { kernel, files, reader, writer, processes })
     }
 }
 
@@ -104,6 +109,9 @@ pub enum AccessError {
     /// The process of the reader cannot be created.
     #[error("cannot start the reader: {0}")]
     Reader(#[source] io::Error),
+    /// The process of the writer cannot be created.
+    #[error("cannot start the writer: {0}")]
+    Writer(#[source] io::Error),
     /// No signal can be measured.
     #[error(transparent)]
     Kernel(#[from] KernelError),
@@ -146,10 +154,9 @@ pub fn in_worker<P, T: Serialize + DeserializeOwned>(
 pub struct LoaderEnded(u32);
 
 impl Processes {
-    /// Returns the process ids of the supervisor and the loader.
-    #[must_use]
-    pub const fn numbers(&self) -> [u32; 2] {
-        [self.process.number(), self.loader.number()]
+    /// Returns the process ids of the supervisor, the loader and the writer.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        [self.process.number(), self.loader.number()].into_iter().chain(self.writer)
     }
 
     /// Returns the end of the loader after a request to it failed; `None` if it still runs.
@@ -189,6 +196,16 @@ impl Supervisor {
         ours.set_limit(StartLoader::LIMIT);
         ours.send(orders, &[]).map_err(io::Error::other)?;
         Ok((Self(RefCell::new(ours)), process))
+    }
+
+    /// Lets the supervisor start the writer if outputs have files. Returns its client and its process id.
+    fn start_writer(&self, places: &Places) -> io::Result<Option<(Foreign, u32)>> {
+        if places.outputs.is_empty() {
+            return Ok(None);
+        }
+        let (number, mut descriptors) = self.call(StartWriter {})?;
+        let channel = descriptors.pop().ok_or_else(|| io::Error::other("the writer has no channel"))?;
+        Ok(Some((Foreign::connect(channel.into())?, number)))
     }
 
     /// Lets the supervisor start a part. Returns its process id and descriptors.

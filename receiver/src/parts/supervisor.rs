@@ -1,9 +1,9 @@
-//! The supervisor: starts the loader and the readers. Its only inputs are the settings of the first process, and two requests of
+//! The supervisor: starts the loader, the writer and the readers. Its only inputs are the settings of the first process, and requests of
 //! the worker without content.
 
 use std::{
     collections::VecDeque,
-    io,
+    io, mem,
     os::fd::OwnedFd,
     time::{Duration, Instant},
 };
@@ -33,9 +33,12 @@ const PERIOD: Duration = Duration::from_secs(60);
 
 calls! {
     /// A request to the supervisor.
+    #[expect(clippy::enum_variant_names, reason = "the supervisor starts parts and does nothing else")]
     pub enum Request {
         /// Start the loader, once. Returns its process id, with the descriptors of its channel and of the process.
         StartLoader {} -> u32, within STARTING;
+        /// Start the writer, once, and before the loader. Returns its process id, with the descriptor of its channel.
+        StartWriter {} -> u32, within STARTING;
         /// Replace the reader by a new process. Returns its process id, with the descriptors of its two channels.
         StartReader {} -> u32, within STARTING;
     }
@@ -47,14 +50,14 @@ calls! {
 /// If a privilege cannot be dropped, or the worker sends a malformed request.
 pub fn serve(mut channel: Channel) -> Result<(), String> {
     // From the first process, which has received nothing from outside yet.
-    let (Orders { log, loader, reader }, _) = channel.receive().map_err(|error| chain(&error))?;
+    let (Orders { log, loader, mut reader }, _) = channel.receive().map_err(|error| chain(&error))?;
     log.start();
     let program = Program::own().map_err(|error| format!("cannot open the program of this process: {error}"))?;
-    let reach = reach_of(&reader);
+    let reach = Reach { outputs: reader.outputs.clone(), ..Reach::default() };
     Part::Supervisor.confine(&reach).map_err(|error| chain(&error))?;
     channel.serve();
-    let mut loader = Some(loader);
-    let (mut readers, mut loaders) = (Readers::default(), Vec::new());
+    let (mut loader, mut writer) = (Some(loader), Some(mem::take(&mut reader.outputs)));
+    let (mut readers, mut running) = (Readers::default(), Vec::new());
     loop {
         let request = match channel.receive() {
             Ok((request, _)) => request,
@@ -64,12 +67,17 @@ pub fn serve(mut channel: Channel) -> Result<(), String> {
         let reply = match request {
             Request::StartLoader(_) => StartLoader::reply_with(match loader.take() {
                 Some(order) => {
-                    let started = start_loader(&program, &log, &order, &mut loaders).map_err(|error| error.to_string());
+                    let started = start_loader(&program, &log, &order, &mut running).map_err(|error| error.to_string());
                     // The worker fails without a reply.
                     limit_supervisor_to_readers(&reach).map_err(|error| chain(&error))?;
                     started
                 }
                 None => Err("the loader was started already".to_owned()),
+            }),
+            Request::StartWriter(_) => StartWriter::reply_with(match (&loader, writer.take()) {
+                (Some(_), Some(files)) => start_once::<1>(&program, Part::Writer, &(&log, files), &mut running)
+                    .map_err(|error| error.to_string()),
+                _ => Err("the writer or the loader was started already".to_owned()),
             }),
             Request::StartReader(_) => {
                 StartReader::reply_with(readers.start(&program, &log, &reader).map_err(|error| error.to_string()))
@@ -77,11 +85,6 @@ pub fn serve(mut channel: Channel) -> Result<(), String> {
         };
         channel.reply(&reply).map_err(|error| chain(&error))?;
     }
-}
-
-/// Returns what the readers and their supervisor may access.
-pub fn reach_of(places: &Places) -> Reach {
-    Reach { writes: !places.outputs.is_empty(), ..Reach::default() }
 }
 
 /// A process id, and descriptors for the worker.
@@ -93,8 +96,19 @@ fn start_loader(
     order: &LoaderOrder,
     running: &mut Vec<Process>,
 ) -> Result<Started, ChannelError> {
-    let (process, mut channels) = start::<1>(program, Part::Loader, &(log, order))?;
-    channels.push(process.handle()?);
+    let (number, mut channels) = start_once::<1>(program, Part::Loader, &(log, order), running)?;
+    channels.extend(running.last().map(Process::handle).transpose()?);
+    Ok((number, channels))
+}
+
+/// Starts a part that runs as long as the supervisor. Returns its process id and the worker's ends of its channels.
+fn start_once<const N: usize>(
+    program: &Program,
+    part: Part,
+    settings: &impl Serialize,
+    running: &mut Vec<Process>,
+) -> Result<Started, ChannelError> {
+    let (process, channels) = start::<N>(program, part, settings)?;
     let number = process.number();
     // The kernel kills the process when the value is dropped.
     running.push(process);

@@ -9,7 +9,7 @@ use crate::{
     reader::{Foreign, Open},
 };
 
-/// A task that compares the files of outputs with their paths. The reader opens new files, because the worker may not.
+/// A task that compares the files of outputs with their paths. The writer opens new files, because the worker may not.
 pub(super) struct Rotation {
     now: Arc<Notify>,
     task: Option<AbortHandle>,
@@ -17,9 +17,10 @@ pub(super) struct Rotation {
 
 impl Rotation {
     /// Starts the task, which checks the files once in each period. Needs a tokio runtime.
-    pub(super) fn start(files: Vec<OutputFile>, reader: Foreign, period: Duration) -> Self {
+    pub(super) fn start(files: Vec<OutputFile>, writer: Option<Foreign>, period: Duration) -> Self {
         let now = Arc::new(Notify::new());
-        let task = (!files.is_empty()).then(|| tokio::spawn(run(files, reader, period, Arc::clone(&now))));
+        let writer = writer.filter(|_| !files.is_empty());
+        let task = writer.map(|writer| tokio::spawn(run(files, writer, period, Arc::clone(&now))));
         Self { now, task: task.map(|task| task.abort_handle()) }
     }
 
@@ -40,13 +41,13 @@ impl Drop for Rotation {
     }
 }
 
-async fn run(files: Vec<OutputFile>, reader: Foreign, period: Duration, now: Arc<Notify>) {
+async fn run(files: Vec<OutputFile>, writer: Foreign, period: Duration, now: Arc<Notify>) {
     let mut fails = vec![false; files.len()];
     loop {
         // The end of the period and a notification have one effect.
         let _ = tokio::time::timeout(period, now.notified()).await;
         for (index, (file, fails)) in files.iter().zip(&mut fails).enumerate() {
-            match reopen(index, file, &reader).await {
+            match reopen(index, file, &writer).await {
                 Ok(()) => *fails = false,
                 Err(error) if *fails => tracing::debug!("cannot open output file {index} again: {error}"),
                 Err(error) => {
@@ -61,9 +62,9 @@ async fn run(files: Vec<OutputFile>, reader: Foreign, period: Duration, now: Arc
 }
 
 /// Replaces a file if another file has its path.
-async fn reopen(index: usize, file: &OutputFile, reader: &Foreign) -> io::Result<()> {
+async fn reopen(index: usize, file: &OutputFile, writer: &Foreign) -> io::Result<()> {
     let Some(identity) = file.identity() else { return Ok(()) };
-    let (is_another, mut descriptors) = reader.call(Open { index, identity }).await?;
+    let (is_another, mut descriptors) = writer.call(Open { index, identity }).await?;
     if !is_another {
         return Ok(());
     }

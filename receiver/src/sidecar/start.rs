@@ -36,7 +36,7 @@ impl Sidecar {
         directory: Directory,
         watchdog: Watchdog,
     ) -> Result<Self, StartError> {
-        let Access { mut kernel, files, reader, processes } = access;
+        let Access { mut kernel, files, reader, writer, processes } = access;
         let start = UnixNanos::now();
         let mut clock = kernel.wall_clock()?;
         synchronize(&mut clock);
@@ -114,6 +114,7 @@ impl Sidecar {
             start,
             last_collect: None,
             reader,
+            writer,
             processes,
         })
     }

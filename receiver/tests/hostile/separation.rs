@@ -12,6 +12,7 @@ use std::{
             net::{UnixListener, UnixStream},
         },
     },
+    path::PathBuf,
     process::Command,
     time::Duration,
 };
@@ -39,8 +40,8 @@ pub const ROLE: &str = "confined";
 const PART: &str = "UNDERCURRENT_TEST_PART";
 /// The supervisor once it has started the loader.
 const LIMITED: &str = "limited supervisor";
-/// The reader of a sidecar that writes files of outputs.
-const WRITING: &str = "writing reader";
+/// The variable with the file of the writer.
+const OUTPUT: &str = "UNDERCURRENT_TEST_OUTPUT";
 /// The worker of a service that notifies its manager.
 const NOTIFYING: &str = "notifying worker";
 /// The user of the loader.
@@ -60,7 +61,8 @@ pub fn play() {
     }
     let name = std::env::var(PART).unwrap();
     let part = Part::ALL.into_iter().find(|part| name.ends_with(part.as_str())).unwrap();
-    let reach = Reach { writes: name == WRITING, notifies: name == NOTIFYING, ..Reach::default() };
+    let outputs = std::env::var_os(OUTPUT).into_iter().map(PathBuf::from).collect();
+    let reach = Reach { outputs, notifies: name == NOTIFYING, ..Reach::default() };
     part.confine(&reach).unwrap();
     if name == LIMITED {
         limit_supervisor_to_readers(&reach).unwrap();
@@ -238,7 +240,6 @@ fn a_compromised_privileged_part_changes_nothing_on_the_host() {
         ("supervisor", &OBJECTS[..]),
         (LIMITED, &["bpf", "perf"]),
         ("reader", &["bpf", "perf", "fork"]),
-        (WRITING, &["bpf", "perf", "fork"]),
         ("loader", &[&OBJECTS[..], &["unix", "fork"]].concat()),
     ] {
         let mut confined = Player::start(ROLE, &[], &[(PART, part)]);
@@ -299,7 +300,6 @@ fn a_compromised_part_has_the_powers_of_the_documentation() {
     let [local, append] = [format!("local {}", socket.display()), format!("append {}", file.display())];
     for (part, can, cannot) in [
         ("reader", &[&memory, &local][..], &[append.as_str(), "become 65528"][..]),
-        (WRITING, &[&memory, &local, &append], &["become 65528"]),
         ("loader", &[&format!("read {}", file.display())], &[&local, &append, "become 65527"]),
         (LIMITED, &[&local, &"become 65527".to_owned()], &[&append]),
         (NOTIFYING, &[&"unix".to_owned()], &[&append, "fork"]),
@@ -312,7 +312,7 @@ fn a_compromised_part_has_the_powers_of_the_documentation() {
             assert_eq!(confined.ask(attempt), "succeeded", "{part}: {attempt}");
         }
     }
-    assert_eq!(fs::read_to_string(&file).unwrap(), "textmore");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "text");
     drop(listener);
     victim.kill().unwrap();
     victim.wait().unwrap();
@@ -396,16 +396,43 @@ fn every_part_has_only_the_privileges_that_it_needs() {
 }
 
 #[test]
-fn the_reader_stays_root_if_it_creates_files_of_outputs() {
-    let Some(_alone) = alone("the user of the reader") else { return };
+fn a_compromised_writer_appends_in_the_folders_of_outputs_only() {
+    let Some(_alone) = alone("a compromised writer") else { return };
+    let [folder, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [output, precious] = [&folder, &other].map(|folder| folder.path().join("file"));
+    [&output, &precious].iter().for_each(|file| fs::write(file, "text").unwrap());
+    let mut writer = Player::start(ROLE, &[], &[(PART, "writer"), (OUTPUT, output.to_str().unwrap())]);
+    assert_eq!(writer.ask(&format!("append {}", output.display())), "succeeded");
+    let limited = if FileAccess::supported() == FileAccess::Landlock { "PermissionDenied" } else { "succeeded" };
+    for attempt in ["append", "read"] {
+        assert_eq!(writer.ask(&format!("{attempt} {}", precious.display())), limited, "{attempt}");
+    }
+    let write = format!("write {}", output.display());
+    for attempt in
+        [&write, "exec", "fork", "unix", "stream", "bpf", "perf", "code", "become 65527", "unshare", "remove"]
+    {
+        assert_eq!(writer.ask(attempt), "Unsupported", "{attempt}");
+    }
+    assert_eq!(fs::read_to_string(&output).unwrap(), "textmore");
+}
+
+#[test]
+fn only_the_writer_of_files_stays_root_besides_the_supervisor() {
+    let Some(_alone) = alone("the user of the writer") else { return };
     let folder = tempfile::tempdir().unwrap();
     let output = format!("json={}", folder.path().join("lines").display());
     let sidecar = Sidecar::start_with(often(), &["--output", &output], &[]);
-    let reader = Status::of_process(part(sidecar.pid(), "uc-reader").unwrap()).unwrap();
-    assert_eq!(reader.number("Uid"), 0);
-    assert_eq!(reader.capabilities("CapPrm"), reader.capabilities("CapEff"));
-    assert!(!reader.capabilities("CapPrm").contains(&Capability::CAP_SETUID));
+    let status = |name| Status::of_process(part(sidecar.pid(), name).unwrap()).unwrap();
+    let writer = status("uc-writer");
+    assert_eq!([status("uc-reader"), status("uc-loader")].map(|part| part.number("Uid") as u32), [READER, LOADER]);
+    assert_eq!((writer.number("Uid"), writer.number("Seccomp")), (0, FILTER));
+    ["CapPrm", "CapEff", "CapBnd"]
+        .iter()
+        .for_each(|set| assert_eq!(writer.capabilities(set), HashSet::from([Capability::CAP_DAC_OVERRIDE]), "{set}"));
+    let all = family(sidecar.pid());
+    assert_eq!(all.len(), 5);
     sidecar.stop();
+    all_end(&all);
 }
 
 #[test]

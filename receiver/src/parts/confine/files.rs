@@ -1,8 +1,12 @@
-//! The files that the worker may open (Landlock, Linux 5.13 and later), and the TCP ports that it may connect to (Linux 6.7 and
-//! later). The reader has no such restriction: Landlock denies a restricted process the files in `/proc` of processes that are not
+//! The files that the worker and the writer may open (Landlock, Linux 5.13 and later), and the TCP ports that the worker may connect to (Linux
+//! 6.7 and later). The reader has no such restriction: Landlock denies a restricted process the files in `/proc` of processes that are not
 //! restricted likewise.
 
-use std::{collections::BTreeSet, mem};
+use std::{
+    collections::BTreeSet,
+    mem,
+    path::{Path, PathBuf},
+};
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, NetPort, PathFd, Ruleset, RulesetAttr as _,
@@ -44,17 +48,18 @@ pub struct Reach {
     pub ports: BTreeSet<u16>,
     /// True if the worker opens Unix sockets, which it does to notify a service manager.
     pub notifies: bool,
-    /// True if the reader opens files of outputs for appending. The reader inherits the supervisor's filter, so the supervisor then may too.
-    pub writes: bool,
+    /// The files of outputs that the writer opens for appending. The writer inherits the supervisor's filter, so the supervisor may append too
+    /// until it has started the loader.
+    pub outputs: Vec<PathBuf>,
 }
 
-/// The restriction of the worker's access to files.
+/// The restriction of a part's access to files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileAccess {
     /// Landlock restricts it.
     Landlock,
-    /// The kernel lacks Landlock, or Landlock is disabled. Only the file permissions of the worker's user apply.
+    /// The kernel lacks Landlock, Landlock is disabled, or the part needs files that a rule cannot name. Only file permissions apply.
     UserOnly,
 }
 
@@ -86,6 +91,23 @@ pub(super) fn restrict(reach: &Reach) -> Result<FileAccess, RulesetError> {
         .add_rules(ports.map(|port| Ok::<_, RulesetError>(NetPort::new(port, AccessNet::ConnectTcp))))?
         .restrict_self()?;
     Ok(if status.ruleset == RulesetStatus::NotEnforced { FileAccess::UserOnly } else { FileAccess::Landlock })
+}
+
+/// Restricts this thread to the folders of these files: it opens and creates regular files there, and reads none.
+pub(super) fn restrict_to_outputs(files: &[PathBuf]) -> Result<(), RulesetError> {
+    let folder = |file: &PathBuf| match file.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?
+        .scope(Scope::from_all(NEWEST))?
+        .create()?
+        .add_rules(path_beneath_rules(files.iter().map(folder), AccessFs::WriteFile | AccessFs::MakeReg))?
+        .restrict_self()?;
+    Ok(())
 }
 
 /// Keeps files open as long as this process runs. The kernel drops unused files of `/proc` from its cache, and creates them again without

@@ -52,7 +52,7 @@ fn program(rules: Rules) -> Result<BpfProgram, Error> {
 fn rules(part: Part, reach: &Reach) -> Result<Rules, BackendError> {
     let mut rules: Rules = ALLOWED.iter().chain(OLDER).map(|call| (*call, Vec::new())).collect();
     rules.extend(of_memory()?);
-    rules.extend(of_files(matches!(part, Part::Supervisor | Part::Reader) && reach.writes)?);
+    rules.extend(of_files(matches!(part, Part::Supervisor | Part::Writer) && !reach.outputs.is_empty())?);
     rules.insert(libc::SYS_tgkill, vec![only(0, std::process::id().into())?]);
     rules.insert(libc::SYS_socketpair, among(0, [libc::AF_UNIX as u64])?);
     rules.insert(libc::SYS_ioctl, among(1, REQUESTS.map(|request| request as u32 as u64))?);
@@ -78,6 +78,7 @@ fn rules(part: Part, reach: &Reach) -> Result<Rules, BackendError> {
         }
         Part::Reader => drop(rules.insert(libc::SYS_socket, among(0, [libc::AF_UNIX as u64])?)),
         Part::Loader => rules.extend(of_loader()?),
+        Part::Writer => {}
         Part::Supervisor => {
             rules.extend(of_loader()?);
             rules.entry(libc::SYS_socket).or_default().push(only(0, libc::AF_UNIX as u64)?);
@@ -126,7 +127,7 @@ fn of_loader() -> Result<Rules, BackendError> {
 }
 
 /// The supervisor also creates processes, which execute the program and change their user. They inherit this filter, so it allows the calls
-/// of the loader and of the reader too.
+/// of the other parts too.
 fn of_supervisor() -> Result<Rules, BackendError> {
     let mut rules: Rules = OF_SUPERVISOR.iter().map(|call| (*call, Vec::new())).collect();
     let options = ATTRIBUTES.into_iter().chain(OF_PRIVILEGES).map(|option| option as u64);

@@ -5,7 +5,7 @@ use std::io;
 use caps::{Capability, CapsHashSet};
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
-use super::{ConfineError, Part, Reach, confined};
+use super::{ConfineError, Part, confined};
 
 /// The user and group id of the worker if the sidecar runs as root. systemd's documentation lists this id and the next ones as unused. A
 /// shared user such as `nobody` is unsafe: processes of one user may kill each other.
@@ -25,15 +25,15 @@ impl Part {
     /// Returns the user that the part changes to; `None` if it keeps the user of the sidecar.
     ///
     /// Root owns the files and sockets that the parts access. The loader and the reader therefore stay root if a capability is missing that
-    /// gives another user this access. The reader also stays root if it creates files of outputs, which belong to root. The supervisor stays
-    /// root because it executes the program, and root's program may be executable for root only.
-    pub(super) fn user(self, given: &CapsHashSet, reach: &Reach) -> Option<u32> {
+    /// gives another user this access. The writer stays root because the files that it creates belong to root, and the supervisor because it
+    /// executes the program, which may be executable for root only.
+    pub(super) fn user(self, given: &CapsHashSet) -> Option<u32> {
         use Capability::{CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE};
         let (user, needed): (u32, &[Capability]) = match self {
             Self::Worker => (USER, &[]),
             Self::Loader => (LOADER, &[CAP_DAC_READ_SEARCH]),
-            Self::Reader if !reach.writes => (READER, &[CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE, CAP_SYS_PTRACE]),
-            Self::Reader | Self::Supervisor => return None,
+            Self::Reader => (READER, &[CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE, CAP_SYS_PTRACE]),
+            Self::Writer | Self::Supervisor => return None,
         };
         let has_all = needed.iter().chain(&CHANGES).all(|capability| given.contains(capability));
         (geteuid().is_root() && has_all).then_some(user)
@@ -71,14 +71,14 @@ mod tests {
         if !geteuid().is_root() {
             return;
         }
-        let (all, reads) = (caps::all(), Reach::default());
-        let writes = Reach { writes: true, ..Reach::default() };
-        let users = |given: &CapsHashSet, reach| Part::ALL.map(|part| part.user(given, reach));
-        assert_eq!(users(&all, &reads), [None, Some(LOADER), Some(READER), Some(USER)]);
-        assert_eq!(users(&all, &writes), [None, Some(LOADER), None, Some(USER)]);
+        let all = caps::all();
+        let users = |given: &CapsHashSet| {
+            [Part::Supervisor, Part::Writer, Part::Loader, Part::Reader, Part::Worker].map(|part| part.user(given))
+        };
+        assert_eq!(users(&all), [None, None, Some(LOADER), Some(READER), Some(USER)]);
         let without = |lacking| all.difference(&HashSet::from([lacking])).copied().collect();
-        assert_eq!(users(&without(Capability::CAP_DAC_OVERRIDE), &reads), [None, Some(LOADER), None, Some(USER)]);
-        assert_eq!(users(&without(Capability::CAP_DAC_READ_SEARCH), &reads), [None, None, None, Some(USER)]);
-        assert_eq!(users(&without(Capability::CAP_SETGID), &reads), [None; 4]);
+        assert_eq!(users(&without(Capability::CAP_DAC_OVERRIDE)), [None, None, Some(LOADER), None, Some(USER)]);
+        assert_eq!(users(&without(Capability::CAP_DAC_READ_SEARCH)), [None, None, None, None, Some(USER)]);
+        assert_eq!(users(&without(Capability::CAP_SETGID)), [None; 5]);
     }
 }

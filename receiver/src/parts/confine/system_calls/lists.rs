@@ -115,6 +115,10 @@ pub const OF_SUPERVISOR: &[libc::c_long] = &[
     libc::SYS_capget,
     libc::SYS_capset,
     libc::SYS_close_range,
+    // For the files of the writer.
+    libc::SYS_landlock_add_rule,
+    libc::SYS_landlock_create_ruleset,
+    libc::SYS_landlock_restrict_self,
     libc::SYS_pidfd_open,
     libc::SYS_seccomp,
     libc::SYS_set_tid_address,
