@@ -5,6 +5,7 @@ use std::{
     collections::VecDeque,
     io, mem,
     os::fd::OwnedFd,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -50,14 +51,11 @@ calls! {
 /// If a privilege cannot be dropped, or the worker sends a malformed request.
 pub fn serve(mut channel: Channel) -> Result<(), String> {
     // From the first process, which has received nothing from outside yet.
-    let (Orders { log, loader, mut reader }, _) = channel.receive().map_err(|error| chain(&error))?;
-    log.start();
-    let program = Program::own().map_err(|error| format!("cannot open the program of this process: {error}"))?;
-    let reach = Reach { outputs: reader.outputs.clone(), ..Reach::default() };
-    Part::Supervisor.confine(&reach).map_err(|error| chain(&error))?;
+    let (orders, _) = channel.receive::<Orders>().map_err(|error| chain(&error))?;
+    orders.log.start();
+    let mut supervisor = Supervisor::new(orders)?;
+    Part::Supervisor.confine(&supervisor.reach).map_err(|error| chain(&error))?;
     channel.serve();
-    let (mut loader, mut writer) = (Some(loader), Some(mem::take(&mut reader.outputs)));
-    let (mut readers, mut running) = (Readers::default(), Vec::new());
     loop {
         let request = match channel.receive() {
             Ok((request, _)) => request,
@@ -65,54 +63,78 @@ pub fn serve(mut channel: Channel) -> Result<(), String> {
             Err(error) => return Err(chain(&error)),
         };
         let reply = match request {
-            Request::StartLoader(_) => StartLoader::reply_with(match loader.take() {
-                Some(order) => {
-                    let started = start_loader(&program, &log, &order, &mut running).map_err(|error| error.to_string());
-                    // The worker fails without a reply.
-                    limit_supervisor_to_readers(&reach).map_err(|error| chain(&error))?;
-                    started
-                }
-                None => Err("the loader was started already".to_owned()),
-            }),
-            Request::StartWriter(_) => StartWriter::reply_with(match (&loader, writer.take()) {
-                (Some(_), Some(files)) => start_once::<1>(&program, Part::Writer, &(&log, files), &mut running)
-                    .map_err(|error| error.to_string()),
-                _ => Err("the writer or the loader was started already".to_owned()),
-            }),
-            Request::StartReader(_) => {
-                StartReader::reply_with(readers.start(&program, &log, &reader).map_err(|error| error.to_string()))
-            }
+            Request::StartLoader(_) => StartLoader::reply_with(supervisor.start_loader()?.map_err(text)),
+            Request::StartWriter(_) => StartWriter::reply_with(supervisor.start_writer().map_err(text)),
+            Request::StartReader(_) => StartReader::reply_with(supervisor.start_reader().map_err(text)),
         };
         channel.reply(&reply).map_err(|error| chain(&error))?;
     }
 }
 
+fn text(error: ChannelError) -> String {
+    error.to_string()
+}
+
 /// A process id, and descriptors for the worker.
 type Started = (u32, Vec<OwnedFd>);
 
-fn start_loader(
-    program: &Program,
-    log: &Log,
-    order: &LoaderOrder,
-    running: &mut Vec<Process>,
-) -> Result<Started, ChannelError> {
-    let (number, mut channels) = start_once::<1>(program, Part::Loader, &(log, order), running)?;
-    channels.extend(running.last().map(Process::handle).transpose()?);
-    Ok((number, channels))
+/// The settings of the parts that have not started, and the running parts.
+struct Supervisor {
+    program: Program,
+    log: Log,
+    reach: Reach,
+    loader: Option<LoaderOrder>,
+    outputs: Option<Vec<PathBuf>>,
+    reader: Places,
+    readers: Readers,
+    /// The loader and the writer. The kernel kills a process when its value is dropped.
+    running: Vec<Process>,
 }
 
-/// Starts a part that runs as long as the supervisor. Returns its process id and the worker's ends of its channels.
-fn start_once<const N: usize>(
-    program: &Program,
-    part: Part,
-    settings: &impl Serialize,
-    running: &mut Vec<Process>,
-) -> Result<Started, ChannelError> {
-    let (process, channels) = start::<N>(program, part, settings)?;
-    let number = process.number();
-    // The kernel kills the process when the value is dropped.
-    running.push(process);
-    Ok((number, channels))
+impl Supervisor {
+    fn new(Orders { log, loader, mut reader }: Orders) -> Result<Self, String> {
+        let program = Program::own().map_err(|error| format!("cannot open the program of this process: {error}"))?;
+        // A reader opens no output.
+        let outputs = mem::take(&mut reader.outputs);
+        let reach = Reach { outputs: outputs.clone(), ..Reach::default() };
+        let (loader, outputs, readers) = (Some(loader), Some(outputs), Readers::default());
+        Ok(Self { program, log, reach, loader, outputs, reader, readers, running: Vec::new() })
+    }
+
+    /// Starts the loader, and drops what only the loader and the writer need.
+    ///
+    /// # Errors
+    /// If a privilege cannot be dropped. The supervisor must then end.
+    fn start_loader(&mut self) -> Result<Result<Started, ChannelError>, String> {
+        let Some(order) = self.loader.take() else {
+            return Ok(Err(refused("the loader was started already".to_owned())));
+        };
+        let started =
+            start::<1>(&self.program, Part::Loader, &(&self.log, order)).and_then(|(process, mut channels)| {
+                channels.push(process.handle()?);
+                Ok(self.keep(process, channels))
+            });
+        limit_supervisor_to_readers(&self.reach).map_err(|error| chain(&error))?;
+        Ok(started)
+    }
+
+    fn start_writer(&mut self) -> Result<Started, ChannelError> {
+        let (Some(_), Some(outputs)) = (&self.loader, self.outputs.take()) else {
+            return Err(refused("the writer or the loader was started already".to_owned()));
+        };
+        let (process, channels) = start::<1>(&self.program, Part::Writer, &(&self.log, outputs))?;
+        Ok(self.keep(process, channels))
+    }
+
+    fn start_reader(&mut self) -> Result<Started, ChannelError> {
+        self.readers.start(&self.program, &self.log, &self.reader)
+    }
+
+    fn keep(&mut self, process: Process, channels: Vec<OwnedFd>) -> Started {
+        let number = process.number();
+        self.running.push(process);
+        (number, channels)
+    }
 }
 
 /// Starts a part with `N` channels, and sends its settings through the first. Returns the process and the other ends.

@@ -1,4 +1,4 @@
-//! Random requests to the real loader, reader and supervisor, through the channels of a compromised worker.
+//! Random requests to the real loader, reader, writer and supervisor, through the channels of a compromised worker.
 //!
 //! The worker is stopped, and the test sends and receives in its place. Requests that do not decode end a part in order; the fuzz target
 //! `messages` tests the decoder. All other requests must be answered.
@@ -37,8 +37,8 @@ const ANSWER: Duration = Duration::from_secs(120);
 const VARIANTS: u64 = 20;
 /// The longest random request, in bytes.
 const LONGEST: u64 = 64;
-/// The requests of the supervisor: to start the loader, and to start a reader.
-const STARTS: [u8; 2] = [0, 1];
+/// The requests of the supervisor: to start the loader, the writer and a reader.
+const STARTS: [u8; 3] = [0, 1, 2];
 /// The number of readers that the supervisor starts in a minute.
 const READERS: usize = 10;
 
@@ -137,14 +137,14 @@ fn flood<T: DeserializeOwned>(
 /// Sends more requests to the supervisor than it executes.
 fn flood_supervisor(channel: &UnixStream, random: &mut Random, worker: u32) {
     for _ in 0..10 * READERS {
-        let start = STARTS[random.below(2) as usize];
+        let start = STARTS[random.below(3) as usize];
         assert!(exchange(channel, &[start]).is_some(), "the supervisor ended");
     }
     let names =
         family(worker).into_iter().filter_map(|process| fs::read_to_string(format!("/proc/{process}/comm")).ok());
     let names: Vec<String> = names.collect();
     let count = |name: &str| names.iter().filter(|of| of.trim_end() == name).count();
-    assert!(count("uc-loader") == 1 && count("uc-supervisor") == 1, "{names:?}");
+    assert!(["uc-supervisor", "uc-loader", "uc-writer"].iter().all(|name| count(name) == 1), "{names:?}");
     assert!(names.len() <= 4 + READERS, "{names:?}");
 }
 
@@ -152,19 +152,23 @@ fn flood_supervisor(channel: &UnixStream, random: &mut Random, worker: u32) {
 fn storm(seed: u64, time: Duration) {
     let Some(_alone) = alone("random requests of a fallen worker") else { return };
     eprintln!("seed {seed}");
-    let (mut random, mut sidecar) = (Random::new(seed), Sidecar::start("12h"));
+    let folder = tempfile::tempdir().unwrap();
+    let output = format!("json={}", folder.path().join("lines").display());
+    let (mut random, mut sidecar) = (Random::new(seed), Sidecar::start_with("12h", &["--output", &output], &[]));
     let worker = sidecar.pid();
     let signal = |signal| kill_process(Pid::from_raw(worker.cast_signed()).unwrap(), signal).unwrap();
     signal(Signal::STOP);
     let (all, attached_before) = (family(worker), attached(worker));
-    let [supervisor, loader, reader] =
-        ["uc-supervisor", "uc-loader", "uc-reader"].map(|name| channels(worker, part(worker, name).unwrap()));
-    let ([supervisor], [loader], [files, foreign]) = (&supervisor[..], &loader[..], &reader[..]) else {
-        panic!("{supervisor:?} {loader:?} {reader:?}")
+    let [supervisor, loader, reader, writer] = ["uc-supervisor", "uc-loader", "uc-reader", "uc-writer"]
+        .map(|name| channels(worker, part(worker, name).unwrap()));
+    let ([supervisor], [loader], [files, foreign], [writer]) = (&supervisor[..], &loader[..], &reader[..], &writer[..])
+    else {
+        panic!("{supervisor:?} {loader:?} {reader:?} {writer:?}")
     };
     eprintln!("{:?}", flood::<Request>(loader, &mut random, time, false));
     eprintln!("{:?}", flood::<FileRequest>(files, &mut random, time, false));
     eprintln!("{:?}", flood::<ForeignRequest>(foreign, &mut random, time, true));
+    eprintln!("{:?}", flood::<ForeignRequest>(writer, &mut random, time, true));
     assert_eq!(family(worker), all);
     assert!(attached(worker).programs.is_superset(&attached_before.programs));
     flood_supervisor(supervisor, &mut random, worker);
