@@ -177,6 +177,9 @@ impl Sidecar {
         self.last_collect = Some(began.elapsed());
         let resources = readings.into_resources(|slot| self.resource_of(slot));
         let select = |(slot, mut metrics): (Slot, ResourceMetrics)| {
+            if slot == Slot::NODE {
+                self.internal.add_total(&mut metrics.metrics);
+            }
             self.internal.select(&mut metrics.metrics);
             self.workloads.stage(slot, metrics)
         };

@@ -20,9 +20,9 @@ pub enum Level {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Internal {
-    /// Without points that are zero: losses before their first event, and states in which a hook is not.
-    Basic,
-    /// Every point from the start on.
+    /// Losses from their first event on, the current state of each hook, and the total memory of the maps.
     #[default]
+    Basic,
+    /// Every possible loss and state from the start on, and the memory of each map.
     Detailed,
 }

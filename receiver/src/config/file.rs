@@ -45,8 +45,9 @@ pub struct File {
     /// softirqs, at [about twice the cost](overhead.md). The keys of the signals take precedence. `--level` takes precedence over this
     /// key.
     pub level: Level,
-    /// The amount of detail of the sidecar's own telemetry: `detailed`, or `basic`, with a third fewer series of the node. `basic` exports
-    /// a loss from its first event on, and only the current state of each hook. The first event of a loss is then no growth in a query.
+    /// The amount of detail of the sidecar's own telemetry. `basic` exports a loss from its first event on, the current state of each hook, and
+    /// the total memory of the kernel maps. The first event of a loss is no growth in a query by reason, but it is one of
+    /// `undercurrent.lost.events`, the total. `detailed` exports every possible loss and state from the start on, and each map.
     pub internal: Internal,
     /// Upper limit of the memory of kernel maps. The sidecar refuses to start if the enabled signals need more.
     pub memory_limit: MemoryLimit,

@@ -28,7 +28,11 @@ use super::support::{
     truth::{exactly, record},
 };
 
+/// Every point of internal telemetry.
+const DETAILED: &str = "internal: detailed";
 const STATUS: &str = "undercurrent.hook.status";
+const MEMORY: &str = "undercurrent.map.memory";
+const LOST: &str = "undercurrent.lost";
 const EXPORTED: &str = "otel.sdk.exporter.metric_data_point.exported";
 const EXPORT: &str = "otel.sdk.exporter.operation.duration";
 
@@ -75,9 +79,8 @@ fn accounted(sidecar: &Sidecar) -> BTreeMap<String, f64> {
 #[test]
 fn memory_of_maps_is_what_the_kernel_accounts_for() {
     let Some(_alone) = alone("memory of maps") else { return };
-    let sidecar = Sidecar::start(often());
+    let sidecar = Sidecar::configured(DETAILED);
     let (line, accounted) = (sidecar.snapshot(), accounted(&sidecar));
-    const MEMORY: &str = "undercurrent.map.memory";
     let (mut ours, mut kernels) = (0.0, 0.0);
     for point in line.find(MEMORY, &[]).filter(|point| point.amount() > 0.0) {
         let name = &point.attributes["undercurrent.map"];
@@ -261,22 +264,43 @@ fn logs_stay_on_standard_error_on_request() {
 #[test]
 fn basic_telemetry_has_only_losses_that_occurred_and_current_states() {
     let Some(_alone) = alone("series of the sidecar") else { return };
-    let sidecar = Sidecar::configured("internal: basic");
+    let sidecar = Sidecar::start(often());
     let line = sidecar.snapshot();
     let hooks: BTreeSet<&String> = line.find(STATUS, &[]).map(|point| &point.attributes["undercurrent.hook"]).collect();
     assert!(hooks.len() > 2, "{hooks:?}");
     assert_eq!(line.find(STATUS, &[]).count(), hooks.len(), "a hook has one state");
-    let mut points = line.find(STATUS, &[]).chain(line.find("undercurrent.lost", &[]));
+    let mut points = line.find(STATUS, &[]).chain(line.find(LOST, &[]));
     assert!(points.all(|point| point.amount() > 0.0));
+    assert_eq!(line.find(MEMORY, &[]).count(), 1, "the maps have one total");
+}
+
+#[test]
+fn the_heartbeat_has_the_version() {
+    let Some(_alone) = alone("the heartbeat") else { return };
+    const INFO: &str = "undercurrent.build.info";
+    let printed = command(BINARY).arg("--version").output().unwrap();
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    let sidecar = Sidecar::start(often());
+    for line in [sidecar.snapshot(), sidecar.snapshot()] {
+        let points: Vec<&Point> = line.find(INFO, &[]).collect();
+        let versions: Vec<String> =
+            points.iter().map(|point| format!("undercurrent {}\n", point.attributes["undercurrent.version"])).collect();
+        assert_eq!(versions, [printed.as_str()]);
+        record(INFO, points[0].amount(), exactly(1.0));
+    }
 }
 
 /// A loss has a series if it occurred or if the attached hooks can cause it.
 #[test]
 fn losses_that_cannot_occur_have_no_series() {
     let Some(_alone) = alone("series of losses") else { return };
-    let sidecar = Sidecar::start(often());
+    let sidecar = Sidecar::configured(DETAILED);
     let line = sidecar.snapshot();
-    let lost: Vec<&Point> = line.find("undercurrent.lost", &[]).collect();
+    let lost: Vec<&Point> = line.find(LOST, &[]).collect();
+    let of_node =
+        lost.iter().filter(|point| point.resource.get("service.name").is_some_and(|name| name == "undercurrent"));
+    let sum = of_node.map(|point| point.amount()).sum();
+    record("undercurrent.lost.events", line.total("undercurrent.lost.events", &[]), exactly(sum));
     let with =
         |reason: &'static str| lost.iter().filter(move |point| point.attributes["undercurrent.reason"] == reason);
     for conditional in ["not_filterable", "group_limit", "unknown_interface"] {

@@ -39,7 +39,9 @@ const SEND: &str = "network send";
 /// Signals that take long to start or to read on an emulated processor are off.
 pub fn settings(more: &str) -> String {
     let off = "network_functions: {enabled: false}, workload_cpu: {enabled: false}, transmit: {enabled: false}";
-    format!("signals: {{{off}, slow_packets: {{threshold: 50ms, uniform_share: none, {more}}}}}\n")
+    // Tests send more slow packets at once than the default budget admits.
+    let budget = if more.contains("budget") { "" } else { "budget: 10, " };
+    format!("signals: {{{off}, slow_packets: {{threshold: 50ms, uniform_share: none, {budget}{more}}}}}\n")
 }
 
 /// A read and the clock around it.

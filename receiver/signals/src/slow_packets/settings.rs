@@ -52,7 +52,7 @@ impl Default for Settings {
             enabled: true,
             threshold: Threshold::Adaptive,
             minimum: span("10ms"),
-            budget: Budget(10),
+            budget: Budget(2),
             uniform_share: UniformShare(Some(20)),
             addresses: Addresses::Shortened,
             payload: Payload::Http1,
@@ -280,7 +280,7 @@ mod tests {
         };
         let defaults = BTreeMap::from([
             ("signal.slow_packets", 1),
-            ("slow.interval", 6_250_000),
+            ("slow.interval", 31_250_000),
             ("slow.uniform_interval", SECOND),
             ("slow.uniform_mask", 0x0fff_ff00),
             ("slow.reader_states", 0),

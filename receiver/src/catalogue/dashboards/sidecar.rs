@@ -26,6 +26,17 @@ pub const DASHBOARD: Dashboard = Dashboard {
                     )],
                 ),
                 Panel::new(
+                    Table,
+                    "Versions",
+                    unit::COUNT,
+                    "The version of the sidecar of each host. A host with two versions was updated within the last five minutes.",
+                    "prometheus.md#restarts-and-new-nodes",
+                    &[(
+                        "",
+                        "sum by (host_name, undercurrent_version) (undercurrent_build_info{$hosts})",
+                    )],
+                ),
+                Panel::new(
                     Lines,
                     "Lost events",
                     unit::PER_SECOND,
@@ -35,7 +46,8 @@ pub const DASHBOARD: Dashboard = Dashboard {
                         "{{host_name}} {{undercurrent_signal}} {{undercurrent_reason}}",
                         "sum by (host_name, undercurrent_signal, undercurrent_reason) (rate(undercurrent_lost_total{$hosts}[$__rate_interval])) > 0",
                     )],
-                ),
+                )
+                .wide(8),
                 Panel::new(
                     Lines,
                     "Measured packets",
@@ -43,7 +55,8 @@ pub const DASHBOARD: Dashboard = Dashboard {
                     "The share of the packets that is measured. Counts include the other packets.",
                     "reading.md#exact-and-estimated-figures",
                     &[("{{host_name}}", "min by (host_name) (undercurrent_sampling_ratio{$hosts})")],
-                ),
+                )
+                .wide(8),
                 Panel::new(
                     Lines,
                     "Series by host",
@@ -51,7 +64,8 @@ pub const DASHBOARD: Dashboard = Dashboard {
                     "Series in Prometheus, of the node and its workloads.",
                     "reading.md#number-of-series",
                     &[("{{host_name}}", "count by (host_name) ({host_name!=\"\", $hosts})")],
-                ),
+                )
+                .wide(8),
             ],
         },
         Row {

@@ -23,7 +23,7 @@ use super::{
 /// The delay of the reads.
 const LATE: Duration = Duration::from_millis(150);
 const SETTINGS: &str = "signals: {network_functions: {enabled: false}, workload_cpu: {enabled: false}, \
-                        transmit: {enabled: false}, slow_packets: {threshold: 50ms, uniform_share: none}}\n";
+                        transmit: {enabled: false}, slow_packets: {threshold: 50ms, uniform_share: none, budget: 10}}\n";
 
 /// A process that read a packet late and ended, and its removed cgroup.
 struct Ended {

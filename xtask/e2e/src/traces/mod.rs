@@ -96,7 +96,7 @@ impl<'a> Site<'a> {
         let wire = Wire::new(addresses)?;
         let folder = tempfile::tempdir()?;
         let config = folder.path().join("config.yaml");
-        let settings = "signals: {slow_packets: {threshold: 100ms, uniform_share: none, payload: http2}}\n";
+        let settings = "signals: {slow_packets: {threshold: 100ms, uniform_share: none, payload: http2, budget: 10}}\n";
         std::fs::write(&config, settings)?;
         let mut running = Command::new(sidecar);
         running.args(["run", "--output", "otlp", "--interval", "1s", "--sampling", "all", "--config"]).arg(&config);

@@ -1,11 +1,17 @@
 //! The sidecar's internal telemetry: hooks, losses, memory, and its own resource usage.
 
-use std::{collections::BTreeMap, time::Duration};
+mod metrics;
 
+use std::{collections::BTreeMap, mem, time::Duration};
+
+use self::metrics::{
+    BUILD_INFO, BY, COLLECT_DURATION, COMPONENT_TYPE, CPU_TIME, ERROR_TYPE, EXPORT_DURATION, EXPORTED, HOOK_STATUS,
+    LATE_TICK, LOGS_EXPORTED, LOST_EVENTS, MAP, MAP_MEMORY, MEMORY, RECURSION, SAMPLING_RATIO, SNAPSHOT_REPLACED,
+    SPAN_QUEUE_FULL, SPANS_EXPORTED, STATE, VERSION,
+};
 use super::{
-    Settings, all_hooks, distinct,
-    lost::{self, HOOK, LOST, lost},
-    planned_maps,
+    all_hooks,
+    lost::{HOOK, LOST, lost},
 };
 use crate::{
     kernel::{
@@ -14,12 +20,9 @@ use crate::{
         memory::MapSize,
         plan::{Outcome, Status},
     },
-    options::{AttachKind, Internal, Output, Weight},
+    options::{AttachKind, Internal, Weight},
     process_usage::ProcessUsage,
-    telemetry::{
-        AttributeKey, Attributes, Data, Delivery, Descriptor, ErrorType, ExponentialHistogram, Exporters, Instrument,
-        Metric, Point, UnixNanos, View,
-    },
+    telemetry::{Attributes, Data, Delivery, ErrorType, ExponentialHistogram, Exporters, Metric, Point, UnixNanos},
     workloads,
 };
 
@@ -28,161 +31,27 @@ pub const NAME: &str = "internal";
 /// The summary in the catalogue.
 pub const SUMMARY: &str = "Internal telemetry of the sidecar: hooks, losses, memory, resource usage";
 
-const STATE: &str = "undercurrent.hook.state";
-const BY: &str = "undercurrent.alternate";
-const MAP: &str = "undercurrent.map";
-/// The values of `undercurrent.reason` that internal telemetry counts.
-pub const LOSSES: [&str; 4] = [RECURSION, LATE_TICK, SNAPSHOT_REPLACED, SPAN_QUEUE_FULL];
-/// The reason for programs that the kernel skipped, because they or other kprobe programs were already running on the
-/// CPU.
-const RECURSION: &str = "recursion";
-const LATE_TICK: &str = "late_tick";
-const SNAPSHOT_REPLACED: &str = "snapshot_replaced";
-const SPAN_QUEUE_FULL: &str = "span_queue_full";
-
-fn hook_names() -> Vec<&'static str> {
-    all_hooks().into_iter().map(|hook| hook.name).collect()
-}
-
-/// Returns the names of alternates, and of hooks that replace other hooks.
-fn alternates() -> Vec<&'static str> {
-    let of_hooks = all_hooks().into_iter().flat_map(|hook| {
-        let own = hook.alternates.iter().map(|alternate| alternate.name);
-        own.chain(hook.within.map(|within| within.hook.name))
-    });
-    distinct(of_hooks)
-}
-
-fn map_names() -> Vec<&'static str> {
-    planned_maps(&Settings::default()).map(|(map, _)| map.name).collect()
-}
-
-/// Present only for failed exports.
-const ERROR_TYPE: AttributeKey = AttributeKey::open(
-    "error.type",
-    "absent for success; the status of gRPC or HTTP, the error of a connection or file, or `rejected`",
-);
-const COMPONENT_TYPE: AttributeKey = AttributeKey::derived(lost::COMPONENT_TYPE, || {
-    let otlp = [Exporters::OTLP_GRPC, Exporters::OTLP_HTTP, Exporters::OTLP_HTTP_JSON];
-    let of_signals = |exporters: Exporters| [exporters.metrics, exporters.spans, exporters.logs];
-    let others = Output::KINDS.into_iter().filter(|output| *output != Output::OTLP);
-    otlp.into_iter().flat_map(of_signals).chain(others).collect()
-});
-
-static SAMPLING_RATIO: Descriptor = Descriptor {
-    name: "undercurrent.sampling.ratio",
-    unit: "1",
-    description: "Fraction of packets that are measured; a measured packet counts as 1/ratio packets.",
-    instrument: Instrument::Gauge,
-    attributes: &[],
-    view: View::Hidden,
-};
-
-static HOOK_STATUS: Descriptor = Descriptor {
-    name: "undercurrent.hook.status",
-    unit: "1",
-    description: "1 for the current state of a hook, 0 for its other states.",
-    instrument: Instrument::UpDownCounter,
-    attributes: &[
-        AttributeKey::derived(HOOK, hook_names).or("a function of `extra_layers`"),
-        AttributeKey::derived(STATE, || Status::OF_HOOKS.map(Status::as_str).to_vec()),
-        AttributeKey::derived(BY, alternates),
-    ],
-    view: View::Notice { normal: &["healthy"] },
-};
-
-static MAP_MEMORY: Descriptor = Descriptor {
-    name: "undercurrent.map.memory",
-    unit: "By",
-    description: "Kernel memory of the maps whose size depends on the machine and the settings.",
-    instrument: Instrument::UpDownCounter,
-    attributes: &[AttributeKey::derived(MAP, map_names)],
-    view: View::Hidden,
-};
-
-static COLLECT_DURATION: Descriptor = Descriptor {
-    name: "undercurrent.collect.duration",
-    unit: "s",
-    description: "Time to read all signals for the previous snapshot.",
-    instrument: Instrument::Gauge,
-    attributes: &[],
-    view: View::Hidden,
-};
-
-static EXPORTED: Descriptor = Descriptor {
-    name: "otel.sdk.exporter.metric_data_point.exported",
-    unit: "{data_point}",
-    description: "Points with a finished export.",
-    instrument: Instrument::Counter,
-    attributes: &[COMPONENT_TYPE, ERROR_TYPE],
-    view: View::Failures,
-};
-
-static SPANS_EXPORTED: Descriptor = Descriptor {
-    name: "otel.sdk.exporter.span.exported",
-    unit: "{span}",
-    description: "Spans with a finished export.",
-    instrument: Instrument::Counter,
-    attributes: &[COMPONENT_TYPE, ERROR_TYPE],
-    view: View::Failures,
-};
-
-static LOGS_EXPORTED: Descriptor = Descriptor {
-    name: "otel.sdk.exporter.log.exported",
-    unit: "{log_record}",
-    description: "Records of the sidecar's own log with a finished export.",
-    instrument: Instrument::Counter,
-    attributes: &[COMPONENT_TYPE, ERROR_TYPE],
-    view: View::Failures,
-};
-
-static EXPORT_DURATION: Descriptor = Descriptor {
-    name: "otel.sdk.exporter.operation.duration",
-    unit: "s",
-    description: "Duration of the export of a snapshot, with retries and the waits between them.",
-    instrument: Instrument::ExponentialHistogram,
-    attributes: &[COMPONENT_TYPE, ERROR_TYPE],
-    view: View::Hidden,
-};
-
-static CPU_TIME: Descriptor = Descriptor {
-    name: "process.cpu.time",
-    unit: "s",
-    description: "CPU time of the sidecar's processes, without the eBPF programs, which run in the kernel.",
-    instrument: Instrument::Counter,
-    attributes: &[AttributeKey::listed("cpu.mode", &["user", "system"])],
-    view: View::Hidden,
-};
-
-static MEMORY: Descriptor = Descriptor {
-    name: "process.memory.usage",
-    unit: "By",
-    description: "Resident memory of the sidecar's processes, without kernel maps; shared memory counts once.",
-    instrument: Instrument::UpDownCounter,
-    attributes: &[],
-    view: View::Hidden,
-};
-
-/// The metrics of internal telemetry.
-pub static METRICS: [&Descriptor; 11] = [
-    &LOST,
-    &SAMPLING_RATIO,
-    &HOOK_STATUS,
-    &MAP_MEMORY,
-    &COLLECT_DURATION,
-    &EXPORTED,
-    &SPANS_EXPORTED,
-    &LOGS_EXPORTED,
-    &EXPORT_DURATION,
-    &CPU_TIME,
-    &MEMORY,
-];
+pub use self::metrics::{LOSSES, METRICS};
 
 /// The reader of internal telemetry.
 pub struct InternalTelemetry {
     start: UnixNanos,
     detail: Internal,
     times: ProcessTimes,
+    states: States,
+}
+
+/// The attributes of the last points of `undercurrent.hook.status`.
+#[derive(Default)]
+struct States(Vec<Attributes>);
+
+impl States {
+    /// Replaces the attributes. Returns those of the series that ended.
+    fn replace(&mut self, current: Vec<Attributes>) -> Vec<Attributes> {
+        let mut ended = mem::replace(&mut self.0, current);
+        ended.retain(|attributes| !self.0.contains(attributes));
+        ended
+    }
 }
 
 /// CPU time of processes in user and in system mode, in clock ticks.
@@ -231,29 +100,38 @@ impl InternalTelemetry {
     /// Starts the measurement.
     #[must_use]
     pub const fn new(start: UnixNanos, detail: Internal) -> Self {
-        Self { start, detail, times: ProcessTimes { running: BTreeMap::new(), ended: [0; 2] } }
+        let times = ProcessTimes { running: BTreeMap::new(), ended: [0; 2] };
+        Self { start, detail, times, states: States(Vec::new()) }
     }
 
-    /// Removes the points of losses and of hooks' states that are zero, unless they are requested.
+    /// Adds the total of the node's losses.
+    pub fn add_total(&self, metrics: &mut Vec<Metric>) {
+        let losses = metrics.iter().filter(|metric| metric.descriptor.name == LOST.name);
+        let count = |point: &Point| if let Data::Integer(count) = point.data { count } else { 0 };
+        let total = losses.flat_map(|metric| &metric.points).map(count).fold(0, i64::saturating_add);
+        let point = self.point(Attributes::new(), Data::Integer(total));
+        metrics.push(Metric { descriptor: &LOST_EVENTS, points: vec![point] });
+    }
+
+    /// Removes the losses without an event, unless every point is requested.
     pub fn select(&self, metrics: &mut [Metric]) {
         if self.detail == Internal::Basic {
-            let is_selected = |metric: &&mut Metric| [LOST.name, HOOK_STATUS.name].contains(&metric.descriptor.name);
-            metrics
-                .iter_mut()
-                .filter(is_selected)
-                .for_each(|metric| metric.points.retain(|point| !is_zero(&point.data)));
+            let losses = metrics.iter_mut().filter(|metric| metric.descriptor.name == LOST.name);
+            losses.for_each(|metric| metric.points.retain(|point| point.data != Data::Integer(0)));
         }
     }
 
     /// Returns the metrics of internal telemetry.
     #[must_use]
     pub fn read(&mut self, kernel: &Kernel, state: &State<'_>) -> Vec<Metric> {
+        let hooks = self.hooks(kernel);
         let one = |descriptor, data: Option<Data>| Metric {
             descriptor,
             points: data.map(|data| self.point(Attributes::new(), data)).into_iter().collect(),
         };
         let mut metrics = vec![
-            self.hooks(kernel),
+            self.build(),
+            hooks,
             self.memory(kernel),
             self.missed(kernel),
             self.unattributed(state.losses),
@@ -270,23 +148,36 @@ impl InternalTelemetry {
         Point { attributes, start: self.start, data }
     }
 
-    fn hooks(&self, kernel: &Kernel) -> Metric {
-        let point = |outcome: &Outcome, state: Status| {
-            let attributes = Attributes::new().with(HOOK, outcome.hook.clone()).with(STATE, state.as_str());
-            let is_current = outcome.status == state;
-            let by = outcome.by.clone().filter(|_| is_current && state != Status::Unavailable);
-            let attributes = by.into_iter().fold(attributes, |attributes, by| attributes.with(BY, by));
-            self.point(attributes, Data::Integer(is_current.into()))
-        };
-        let outcomes = kernel.outcomes().iter();
-        let points = outcomes.flat_map(|outcome| Status::OF_HOOKS.map(|state| point(outcome, state)));
+    fn build(&self) -> Metric {
+        let attributes = Attributes::new().with(VERSION, env!("CARGO_PKG_VERSION"));
+        Metric { descriptor: &BUILD_INFO, points: vec![self.point(attributes, Data::Integer(1))] }
+    }
+
+    /// Returns the states of hooks: the current one, or all. A series that is no longer among them gets an end marker, because receivers
+    /// would otherwise repeat its last value for minutes.
+    fn hooks(&mut self, kernel: &Kernel) -> Metric {
+        let is_basic = self.detail == Internal::Basic;
+        let states = kernel.outcomes().iter().flat_map(|outcome| Status::OF_HOOKS.map(|state| (outcome, state)));
+        let states = states.filter(|(outcome, state)| outcome.status == *state || !is_basic);
+        let states: Vec<_> = states.map(|(outcome, state)| status(outcome, state)).collect();
+        let ended = self.states.replace(states.iter().map(|(attributes, _)| attributes.clone()).collect());
+        let ended = ended.into_iter().map(|attributes| (attributes, Data::NoRecordedValue));
+        let points = states.into_iter().chain(ended).map(|(attributes, data)| self.point(attributes, data));
         Metric { descriptor: &HOOK_STATUS, points: points.collect() }
     }
 
     fn memory(&self, kernel: &Kernel) -> Metric {
-        let point =
-            |size: &MapSize| self.point(Attributes::new().with(MAP, size.name), Data::count(size.bytes() as u64));
-        Metric { descriptor: &MAP_MEMORY, points: kernel.memory().iter().map(point).collect() }
+        let bytes = |size: &MapSize| size.bytes() as u64;
+        let points = match self.detail {
+            Internal::Basic => {
+                vec![self.point(Attributes::new(), Data::count(kernel.memory().iter().map(bytes).sum()))]
+            }
+            Internal::Detailed => {
+                let of = |size: &MapSize| self.point(Attributes::new().with(MAP, size.name), Data::count(bytes(size)));
+                kernel.memory().iter().map(of).collect()
+            }
+        };
+        Metric { descriptor: &MAP_MEMORY, points }
     }
 
     fn missed(&self, kernel: &Kernel) -> Metric {
@@ -377,9 +268,13 @@ impl InternalTelemetry {
     }
 }
 
-/// Returns true if a number is zero.
-const fn is_zero(data: &Data) -> bool {
-    matches!(data, Data::Integer(0))
+/// Returns the attributes and the value of a state of a hook: 1 for the current state.
+fn status(outcome: &Outcome, state: Status) -> (Attributes, Data) {
+    let attributes = Attributes::new().with(HOOK, outcome.hook.clone()).with(STATE, state.as_str());
+    let is_current = outcome.status == state;
+    let by = outcome.by.clone().filter(|_| is_current && state != Status::Unavailable);
+    let attributes = by.into_iter().fold(attributes, |attributes, by| attributes.with(BY, by));
+    (attributes, Data::Integer(is_current.into()))
 }
 
 /// Returns true if the kernel can skip runs of the programs of a hook. Programs of cgroups have no such guard, and a hook that
@@ -396,23 +291,33 @@ fn can_skip(outcome: &Outcome) -> bool {
 mod tests {
     use super::*;
 
+    fn losses(counts: &[i64]) -> Vec<Metric> {
+        let point =
+            |count: &i64| Point { attributes: Attributes::new(), start: UnixNanos::now(), data: Data::Integer(*count) };
+        vec![Metric { descriptor: &LOST, points: counts.iter().map(point).collect() }]
+    }
+
     #[test]
-    fn basic_telemetry_has_no_zeros_of_losses_and_states() {
-        let points = |values: &[i64]| {
-            let point = |value: &i64| Point {
-                attributes: Attributes::new(),
-                start: UnixNanos::now(),
-                data: Data::Integer(*value),
-            };
-            values.iter().map(point).collect()
-        };
-        let metrics =
-            || [&LOST, &HOOK_STATUS, &MAP_MEMORY].map(|descriptor| Metric { descriptor, points: points(&[0, 1, 0]) });
-        for (detail, expected) in [(Internal::Basic, [1, 1, 3]), (Internal::Detailed, [3, 3, 3])] {
-            let mut metrics = metrics();
-            InternalTelemetry::new(UnixNanos::now(), detail).select(&mut metrics);
-            assert_eq!(metrics.map(|metric| metric.points.len()), expected);
+    fn basic_telemetry_has_losses_that_occurred_beside_their_total() {
+        for (detail, expected) in [(Internal::Basic, 2), (Internal::Detailed, 3)] {
+            let mut metrics = losses(&[0, 3, 4]);
+            let telemetry = InternalTelemetry::new(UnixNanos::now(), detail);
+            telemetry.add_total(&mut metrics);
+            telemetry.select(&mut metrics);
+            assert_eq!((metrics[0].points.len(), &metrics[1].points[0].data), (expected, &Data::Integer(7)));
         }
+        let mut none = losses(&[]);
+        InternalTelemetry::new(UnixNanos::now(), Internal::Basic).add_total(&mut none);
+        assert_eq!(none[1].points[0].data, Data::Integer(0));
+    }
+
+    #[test]
+    fn a_state_ends_once() {
+        let of = |state| Attributes::new().with(HOOK, "transport").with(STATE, state);
+        let mut states = States::default();
+        assert!(states.replace(vec![of("healthy")]).is_empty());
+        assert_eq!(states.replace(vec![of("degraded")]), [of("healthy")]);
+        assert!(states.replace(vec![of("degraded")]).is_empty());
     }
 
     #[test]
