@@ -6,6 +6,7 @@ mod dashboards;
 mod delivery;
 mod engines;
 mod expected;
+mod gateway;
 mod invariants;
 mod meters;
 mod outage;
@@ -50,6 +51,8 @@ enum Scenario {
     Collector,
     /// examples/docker-compose with a real Docker engine of its own; what its collector wrote is checked.
     Compose,
+    /// Two replicas of otel-config/gateway.yaml keep the traces with slow packets, add names of Kubernetes and drop internal series.
+    Gateway,
     /// A collector of the official builder starts the sidecar as its receiver, and its output is checked.
     Receiver,
     /// The dashboards have Grafana's schema, and the rules for Prometheus pass their tests.
@@ -98,6 +101,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let tally = match arguments.scenario {
         Scenario::Collector => delivery::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Compose => compose::run(&sidecar).map(|()| Tally::passed(1)),
+        Scenario::Gateway => gateway::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Receiver => receiver::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Dashboards => dashboards::check().map(|()| Tally::passed(1)),
         Scenario::Prometheus(options) => queries::run(&sidecar, &options).map(|()| Tally::passed(1)),

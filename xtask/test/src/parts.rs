@@ -97,6 +97,7 @@ pub const PARTS: &[Part] = &[
         prometheus,
     ),
     Part::matrix("compose", "examples/docker-compose under a real Docker engine", compose),
+    Part::matrix("gateway", "otel-config/gateway.yaml keeps slow packets' traces and adds names", gateway),
     Part::matrix("traces", "slow requests of OpenTelemetry's SDK in Jaeger, through a collector", traces),
     Part::matrix("engines", "containers of each engine on cgroup v1 and v2", engines),
 ];
@@ -119,6 +120,10 @@ fn prometheus() -> anyhow::Result<Tally> {
 
 fn compose() -> anyhow::Result<Tally> {
     scenario("compose")
+}
+
+fn gateway() -> anyhow::Result<Tally> {
+    scenario("gateway")
 }
 
 fn traces() -> anyhow::Result<Tally> {

@@ -2,6 +2,7 @@
 
 mod build;
 pub mod embedding;
+pub mod gateway;
 pub mod otlp;
 #[cfg(test)]
 mod pipelines;
@@ -42,13 +43,15 @@ pub fn command(arguments: &Arguments) -> anyhow::Result<()> {
 ///
 /// Each version of the manifest has its binary.
 pub fn path() -> anyhow::Result<PathBuf> {
-    let name = format!("otelcol-contrib-{}", fingerprint());
-    cached::program(&format!("collector/{VERSION}"), &name, |work| build::build(MANIFEST, VERSION, work))
+    built("contrib", MANIFEST)
 }
 
-/// A hash of the inputs of the build, to keep several builds of one version.
-fn fingerprint() -> String {
-    hash::sha256((MANIFEST.to_owned() + &build::FLAGS.join(" ")).as_bytes())[..12].to_owned()
+/// Returns the path of the collector of a manifest, and builds it if the cache lacks it. The name has a hash of the inputs of the build, to
+/// keep several builds of one version.
+fn built(title: &str, manifest: &str) -> anyhow::Result<PathBuf> {
+    let inputs = manifest.to_owned() + &build::FLAGS.join(" ");
+    let name = format!("otelcol-{title}-{}", &hash::sha256(inputs.as_bytes())[..12]);
+    cached::program(&format!("collector/{VERSION}"), &name, |work| build::build(manifest, VERSION, work))
 }
 
 #[cfg(test)]
@@ -56,13 +59,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manifest_pins_one_version_of_every_component() {
-        let pinned = MANIFEST.lines().filter_map(|line| line.trim().strip_prefix("- gomod: "));
-        assert!(MANIFEST.lines().any(|line| line == format!("  version: {VERSION}")));
-        let components: Vec<_> = pinned.filter(|module| !module.contains("/confmap/")).collect();
-        assert!(components.len() > 5, "{components:?}");
-        for component in components {
-            assert!(component.ends_with(&format!(" v{}", VERSION)), "{component} does not have version {}", VERSION);
+    fn the_manifests_pin_one_version_of_every_component() {
+        for manifest in [MANIFEST, gateway::MANIFEST] {
+            let pinned = manifest.lines().filter_map(|line| line.trim().strip_prefix("- gomod: "));
+            assert!(manifest.lines().any(|line| line == format!("  version: {VERSION}")));
+            let components: Vec<_> = pinned.filter(|module| !module.contains("/confmap/")).collect();
+            assert!(components.len() > 5, "{components:?}");
+            for component in components {
+                assert!(component.ends_with(&format!(" v{VERSION}")), "{component} does not have version {VERSION}");
+            }
         }
     }
 }

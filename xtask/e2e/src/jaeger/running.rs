@@ -1,9 +1,10 @@
 //! A Jaeger on loopback, and its query API.
 
-use std::{collections::BTreeMap, fs, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
 use serde::Deserialize;
+use xtask_common::machine;
 
 use super::JAEGER;
 use crate::{
@@ -11,6 +12,8 @@ use crate::{
     server::{READY, Server, folder},
 };
 
+/// The configuration.
+const CONFIGURATION: &str = "otel-config/jaeger.yaml";
 /// Timeout of a query.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -111,20 +114,30 @@ struct Response {
 }
 
 impl Jaeger {
-    /// Starts Jaeger on free ports, and waits until it is ready.
+    /// Starts Jaeger with otel-config/jaeger.yaml on free ports, and waits until it is ready.
     pub fn start() -> anyhow::Result<Self> {
         retry(Self::launch)
     }
 
     fn launch() -> anyhow::Result<Self> {
-        let (folder, otlp, query) = (folder()?, free_address()?, free_address()?);
-        let config = folder.path().join("config.yaml");
-        fs::write(&config, settings(otlp, query, free_address()?)).context("cannot write Jaeger's configuration")?;
+        let (otlp, query) = (free_address()?, free_address()?);
+        let addresses = [
+            ("receivers.otlp.protocols.http.endpoint", otlp),
+            ("receivers.otlp.protocols.grpc.endpoint", free_address()?),
+            ("extensions.jaeger_query.http.endpoint", query),
+            ("extensions.jaeger_query.grpc.endpoint", free_address()?),
+            ("extensions.healthcheckv2.http.endpoint", free_address()?),
+        ];
         let server = Server::start(
             JAEGER.title,
             &JAEGER.path()?,
-            folder,
-            |command| command.arg("--config").arg(&config),
+            folder()?,
+            |command| {
+                command.arg("--config").arg(machine::workspace().join(CONFIGURATION));
+                // Jaeger serves its own metrics on a port of the host by default.
+                command.arg("--set=service.telemetry.metrics.level=none");
+                command.args(addresses.map(|(key, address)| format!("--set={key}={address}")))
+            },
             |log| log.contains(READY),
         )?;
         Ok(Self { _server: server, otlp, query })
@@ -153,18 +166,4 @@ pub fn query(jaeger: SocketAddr, service: &str, shortest: Duration) -> String {
 pub fn parse(text: &str) -> anyhow::Result<Vec<Trace>> {
     let response: Response = serde_json::from_str(text).with_context(|| format!("the response {text}"))?;
     Ok(response.data.unwrap_or_default())
-}
-
-fn settings(otlp: SocketAddr, query: SocketAddr, grpc: SocketAddr) -> String {
-    format!(
-        "receivers: {{otlp: {{protocols: {{http: {{endpoint: '{otlp}'}}}}}}}}\n\
-         exporters: {{jaeger_storage_exporter: {{trace_storage: memory}}}}\n\
-         extensions:\n  \
-           jaeger_storage: {{backends: {{memory: {{memory: {{max_traces: 10000}}}}}}}}\n  \
-           jaeger_query: {{storage: {{traces: memory}}, http: {{endpoint: '{query}'}}, grpc: {{endpoint: '{grpc}'}}}}\n\
-         service:\n  \
-           extensions: [jaeger_storage, jaeger_query]\n  \
-           telemetry: {{metrics: {{level: none}}}}\n  \
-           pipelines: {{traces: {{receivers: [otlp], exporters: [jaeger_storage_exporter]}}}}\n"
-    )
 }
