@@ -1,8 +1,8 @@
-//! Starts examples/docker-compose with a real Docker engine and checks the output of its collector.
+//! Starts examples/docker-compose with a real Docker engine, without Grafana. The names of the containers arrive at the collector, and an
+//! exemplar in Prometheus leads to the trace of a slow request in Jaeger.
 
 use std::{
-    fs,
-    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
@@ -17,14 +17,17 @@ use super::{
 };
 use xtask_e2e::{
     collector::otlp::{self, Request, attributes, resource},
-    jaeger::running::{Span, Trace, parse, query},
+    jaeger::running::{Span, Trace, parse},
+    prometheus::running::exemplars,
 };
 
-/// Timeout for the start of all containers and two intervals of the example.
-const PATIENCE: Duration = Duration::from_secs(90);
-/// Minimum number of packets between two requests, five seconds apart. The client and the server exchange fifty times a second, at
-/// least two datagrams and two segments each time.
-const FEWEST_PACKETS: u64 = 250;
+/// Timeout for the start of all containers, two intervals of the example, and a slow request with its exemplar.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Minimum number of TCP packets between two requests, five seconds apart. The load requests twenty times a second, and each request leads
+/// to another one.
+const FEWEST_PACKETS: u64 = 100;
+/// The least duration of a late read in microseconds, half of the delay.
+const LATE: u64 = 100_000;
 
 /// Starts the example, waits for two requests of the sidecar in the collector's output, and stops the example.
 pub fn run(sidecar: &Path) -> anyhow::Result<()> {
@@ -38,7 +41,7 @@ pub fn run(sidecar: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts and stops the example. Returns the time until the metrics arrived.
+/// Starts and stops the example. Returns the time until an exemplar led to its trace.
 fn watch(engine: &Docker) -> anyhow::Result<Duration> {
     let stack = Stack::build(engine)?;
     let start = Instant::now();
@@ -47,11 +50,12 @@ fn watch(engine: &Docker) -> anyhow::Result<Duration> {
         let metrics =
             process::wait_for("the sidecar's metrics in the collector's output", PATIENCE, || stack.metrics());
         metrics.and_then(|(first, last)| check(&first, &last))?;
-        process::wait_for("a slow request of the example in Jaeger", PATIENCE, || slow_request(engine))
+        process::wait_for("an exemplar that leads to a slow request", PATIENCE, || slow_request(engine))
     });
-    seen.with_context(|| format!("the containers logged:\n{}", stack.logs()))?;
+    let trace = seen.with_context(|| format!("the containers logged:\n{}", stack.logs()))?;
     let took = start.elapsed();
     stack.down()?;
+    println!("e2e compose: an exemplar in Prometheus leads to the trace {trace} in Jaeger");
     Ok(took)
 }
 
@@ -63,39 +67,57 @@ fn check_files(engine: &Docker) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that two requests of the sidecar are correct, and that they show the traffic between the client and the server.
+/// Checks that two requests of the sidecar are correct, and that they show the traffic of the services.
 fn check(first: &Request, last: &Request) -> anyhow::Result<()> {
     expected::node(last)?;
     expected::cpu_time(last)?;
-    for transport in ["tcp", "udp"] {
-        let packets = expected::received(last, transport)?.saturating_sub(expected::received(first, transport)?);
-        ensure!(
-            packets >= FEWEST_PACKETS,
-            "{packets} packets of {transport} were timed, expected at least {FEWEST_PACKETS}"
-        );
-    }
+    let packets = expected::received(last, "tcp")?.saturating_sub(expected::received(first, "tcp")?);
+    ensure!(packets >= FEWEST_PACKETS, "{packets} packets were timed, expected at least {FEWEST_PACKETS}");
     Ok(())
 }
 
-/// The query API of the example's Jaeger.
-const JAEGER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 16686));
-
+/// The query APIs of the example's Prometheus and Jaeger.
+const PROMETHEUS: &str = "http://127.0.0.1:9090/api/v1";
+const JAEGER: &str = "http://127.0.0.1:16686/api";
+/// Selects the histogram with the reads of the service that reads late.
+const READS: &str =
+    r#"undercurrent_network_receive_duration_seconds{job="orders",undercurrent_network_layer="socket_read"}"#;
 /// Prints the answer to a request, for a call in the engine's network namespace.
-const FETCH: &str =
-    "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())";
+const FETCH: &str = "import sys, urllib.parse, urllib.request\n\
+    url = sys.argv[1] + ('?' + urllib.parse.urlencode([tuple(p.split('=', 1)) for p in sys.argv[2:]]) if sys.argv[2:] else '')\n\
+    print(urllib.request.urlopen(url, timeout=10).read().decode())";
 
-/// Returns once a late request of the example has the span of its packet, which waited for the reader, with the name of the
-/// reader's service.
-fn slow_request(engine: &Docker) -> anyhow::Result<Option<()>> {
-    let url = query(JAEGER, "orders-client", Duration::from_millis(100));
-    let answer = machine::output(engine.daemon().inside().args(["python3", "-c", FETCH, &url]))?;
-    let traces = parse(&answer)?;
-    let waited = |trace: &Trace, span: &Span| {
-        let service = trace.processes.get(&span.process).map(|process| process.service_name.as_str());
+/// Returns the answer to a request of a service of the example.
+fn fetch(engine: &Docker, url: &str, parameters: &[&str]) -> anyhow::Result<String> {
+    machine::output(engine.daemon().inside().args(["python3", "-c", FETCH, url]).args(parameters))
+}
+
+/// Returns the id of the trace to which an exemplar of a late read leads. The trace has the spans of both services, and the span of the packet
+/// with the name of the service that read it.
+fn slow_request(engine: &Docker) -> anyhow::Result<Option<String>> {
+    let query = format!("query={READS}");
+    let answer = fetch(engine, &format!("{PROMETHEUS}/query_exemplars"), &[&query, "start=0", "end=9999999999"])?;
+    for id in exemplars(&answer)?.iter().filter_map(|labels| labels.get("trace_id")) {
+        // Jaeger answers 404 for a trace that has not arrived.
+        let Ok(answer) = fetch(engine, &format!("{JAEGER}/traces/{id}"), &[]) else { continue };
+        if parse(&answer)?.iter().any(is_complete) {
+            return Ok(Some(id.clone()));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns true if the packet of a request of `storefront` waited until `orders` read it.
+fn is_complete(trace: &Trace) -> bool {
+    let service = |span: &Span| trace.processes.get(&span.process).map(|process| process.service_name.as_str());
+    let is_packet = |span: &&Span| span.operation_name == "network receive";
+    let services: BTreeSet<_> = trace.spans.iter().filter(|span| !is_packet(span)).filter_map(service).collect();
+    let waited = |span: &Span| {
         let is_read = span.text("undercurrent.network.layer") == Some("socket_read");
-        span.operation_name == "network receive" && is_read && service == Some("orders")
+        is_read && span.duration >= LATE && service(span) == Some("orders")
     };
-    Ok(traces.iter().any(|trace| trace.spans.iter().any(|span| waited(trace, span))).then_some(()))
+    ["orders", "storefront"].iter().all(|name| services.contains(name))
+        && trace.spans.iter().filter(is_packet).any(waited)
 }
 
 /// The name of the project: the first part of the names of containers.
@@ -110,20 +132,10 @@ fn folder() -> PathBuf {
 fn compose(engine: &Docker, privileges: &str) -> Command {
     let mut command = engine.compose();
     command.args(["--project-name", PROJECT]);
-    for file in ["docker-compose.yaml", privileges] {
+    for file in ["docker-compose.yaml", privileges, "docker-compose.without-grafana.yaml"] {
         command.arg("--file").arg(folder().join(file));
     }
     command
-}
-
-/// The name of a compose file for this engine.
-const SOCKET: &str = "socket.yaml";
-
-/// Returns a compose file that mounts the socket of this engine in its usual place. The sidecar finds the socket of an engine on the
-/// host in this place of the host's files.
-fn socket(engine: &Docker) -> String {
-    let path = engine.daemon().folder().socket();
-    format!("services: {{sidecar: {{volumes: ['{}:/run/docker.sock:ro']}}}}\n", path.display())
 }
 
 /// The example's containers. They end with the engine at the latest.
@@ -133,12 +145,10 @@ struct Stack<'a> {
 }
 
 impl<'a> Stack<'a> {
-    /// Builds the sidecar's image with the example's Dockerfile.
+    /// Builds the images with the example's Dockerfiles.
     fn build(engine: &'a Docker) -> anyhow::Result<Self> {
         let stack = Self { engine, output: tempfile::tempdir().context("cannot create a folder for the collector")? };
-        fs::write(stack.output.path().join(SOCKET), socket(engine))
-            .context("cannot write the location of the engine's socket")?;
-        machine::output(stack.compose().arg("build")).context("the example's image does not build")?;
+        machine::output(stack.compose().arg("build")).context("the example's images do not build")?;
         Ok(stack)
     }
 
@@ -149,7 +159,8 @@ impl<'a> Stack<'a> {
 
     fn compose(&self) -> Command {
         let mut command = compose(self.engine, RESTRICTED);
-        command.env("OUTPUT", self.output.path()).arg("--file").arg(self.output.path().join(SOCKET));
+        command.env("OUTPUT", self.output.path());
+        command.env("DOCKER_SOCKET", self.engine.daemon().folder().socket());
         command
     }
 
@@ -163,7 +174,7 @@ impl<'a> Stack<'a> {
                 names.iter().any(|name| otlp::has(of, "container.name", name)) && otlp::has(of, "service.name", service)
             })
         };
-        Ok(["server", "client", "orders"].iter().all(has).then_some(()))
+        Ok(["storefront", "orders"].iter().all(has).then_some(()))
     }
 
     /// Returns the first and the last request of the sidecar in the collector's output, once there are two.

@@ -8,8 +8,12 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use xtask_common::{machine, packages};
-use xtask_e2e::{collector, jaeger::JAEGER};
+use xtask_common::{hash, machine, packages};
+use xtask_e2e::{
+    collector,
+    jaeger::JAEGER,
+    prometheus::{PROMETHEUS, PROMTOOL},
+};
 
 use super::{
     Engine,
@@ -27,7 +31,8 @@ pub fn provide(engine: &dyn Engine, sidecar: &Path) -> anyhow::Result<()> {
     let collector = format!("otel/opentelemetry-collector-contrib:{}", collector::VERSION);
     collector_image()?.load(engine, &collector)?;
     jaeger_image()?.load(engine, &format!("jaegertracing/jaeger:{}", JAEGER.version))?;
-    python()?.load(engine, "python:3.11-slim")?;
+    prometheus_image()?.load(engine, &format!("prom/prometheus:v{}", PROMETHEUS.version))?;
+    python()?.load(engine, "python:3.11.11-slim-bookworm")?;
     rust(sidecar)?.load(engine, "rust:1.95-slim-bookworm")?;
     glibc(sidecar)?.load(engine, "gcr.io/distroless/cc-debian12:latest")
 }
@@ -61,17 +66,82 @@ fn jaeger_image() -> anyhow::Result<Image> {
     Ok(image)
 }
 
-/// Returns an image of Debian's minimal Python, which has sockets and threads.
+/// Returns the image of Prometheus, with the paths of the public image.
+fn prometheus_image() -> anyhow::Result<Image> {
+    let mut image = Image::new()?;
+    image.add(&PROMETHEUS.path()?, "bin/prometheus")?;
+    image.add(&PROMTOOL.path()?, "bin/promtool")?;
+    image.config = Config { user: "", entrypoint: vec!["/bin/prometheus"], cmd: Vec::new() };
+    Ok(image)
+}
+
+/// The packages of the example's services.
+const REQUIREMENTS: &str = "examples/docker-compose/services/requirements.txt";
+
+/// Returns an image of Debian's Python. Its `pip` installs the packages of the example's services from the image, after checking that the
+/// arguments and the list are correct.
 fn python() -> anyhow::Result<Image> {
-    packages::install(&["python3-minimal"])?;
+    packages::install(&["python3", "busybox-static"])?;
     let python = fs::canonicalize("/usr/bin/python3").context("no /usr/bin/python3")?;
     let name = python.file_name().and_then(|name| name.to_str()).context("the path of Python has no file name")?;
     let mut image = Image::new()?;
     image.add_package("python3-minimal")?;
-    image.add_package(&format!("{name}-minimal"))?;
-    image.add_package(&format!("lib{name}-minimal"))?;
+    for package in [format!("{name}-minimal"), format!("lib{name}-minimal"), format!("lib{name}-stdlib")] {
+        image.add_package(&package)?;
+    }
     image.add_libraries(&python)?;
+    for module in files(Path::new("/usr/lib").join(name).join("lib-dynload"))? {
+        image.add_libraries(&module)?;
+    }
+    image.add_applets(&["sh", "cmp", "mkdir", "cp"])?;
+    let requirements = machine::workspace().join(REQUIREMENTS);
+    image.add(&requirements, "packages/requirements.txt")?;
+    copy_tree(&installed(&requirements, name)?, &image.tree.path().join("packages/modules"))?;
+    image.add_script(
+        "bin/pip",
+        &format!(
+            "#!/bin/sh\nset -eux\n\
+             test \"$*\" = 'install --no-cache-dir --requirement requirements.txt'\n\
+             cmp requirements.txt /packages/requirements.txt\n\
+             mkdir -p /usr/local/lib/{name}\n\
+             cp -r /packages/modules /usr/local/lib/{name}/dist-packages\n"
+        ),
+    )?;
     Ok(image)
+}
+
+/// Returns a folder of the cache with the packages of a list, for a Python, `python3.N`.
+fn installed(requirements: &Path, python: &str) -> anyhow::Result<PathBuf> {
+    let content = fs::read(requirements).with_context(|| format!("cannot read {}", requirements.display()))?;
+    let folder = machine::cache("python")?.join(format!("{python}-{}", &hash::sha256(&content)[..12]));
+    if !folder.join("complete").exists() {
+        let version = python.trim_start_matches("python");
+        let mut pip = Command::new("python3");
+        pip.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--only-binary",
+            ":all:",
+            "--python-version",
+            version,
+            "--target",
+        ]);
+        machine::output(pip.arg(&folder).arg("--requirement").arg(requirements))?;
+        fs::write(folder.join("complete"), "")?;
+    }
+    Ok(folder)
+}
+
+fn files(folder: impl AsRef<Path>) -> anyhow::Result<Vec<PathBuf>> {
+    let folder = folder.as_ref();
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    Ok(entries.flatten().map(|entry| entry.path()).collect())
+}
+
+fn copy_tree(from: &Path, to: &Path) -> anyhow::Result<()> {
+    machine::output(Command::new("cp").arg("--recursive").args([from, to])).map(drop)
 }
 
 /// Returns a replacement for the compiler's image. Its `cargo` copies the sidecar built here, after checking that the arguments are
@@ -85,13 +155,9 @@ fn rust(sidecar: &Path) -> anyhow::Result<Image> {
         cp /built/undercurrent target/release/undercurrent\n";
     packages::install(&["busybox-static"])?;
     let mut image = Image::new()?;
-    for applet in ["sh", "test", "mkdir", "cp"] {
-        image.add(Path::new("/bin/busybox"), &format!("bin/{applet}"))?;
-    }
+    image.add_applets(&["sh", "test", "mkdir", "cp"])?;
     image.add(sidecar, "built/undercurrent")?;
-    let cargo = image.tree.path().join("bin/cargo");
-    fs::write(&cargo, CARGO).context("cannot write an image's file")?;
-    machine::run(Command::new("chmod").arg("755").arg(&cargo))?;
+    image.add_script("bin/cargo", CARGO)?;
     Ok(image)
 }
 
@@ -121,6 +187,18 @@ impl Image {
         // Copies the mode, and the target of a symbolic link.
         fs::copy(file, &target).with_context(|| format!("cannot copy {}", file.display()))?;
         Ok(())
+    }
+
+    /// Adds commands of busybox.
+    fn add_applets(&mut self, names: &[&str]) -> anyhow::Result<()> {
+        names.iter().try_for_each(|name| self.add(Path::new("/bin/busybox"), &format!("bin/{name}")))
+    }
+
+    /// Adds an executable script at a path in the image.
+    fn add_script(&mut self, path: &str, text: &str) -> anyhow::Result<()> {
+        let target = self.tree.path().join(path);
+        fs::write(&target, text).context("cannot write an image's file")?;
+        Ok(fs::set_permissions(&target, Permissions::from_mode(0o755))?)
     }
 
     /// Adds the shared libraries and the loader of a program; none for a static program.

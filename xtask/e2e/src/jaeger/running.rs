@@ -157,7 +157,7 @@ impl Jaeger {
 }
 
 /// Returns the URL of the traces that contain spans of a service of at least this duration.
-pub fn query(jaeger: SocketAddr, service: &str, shortest: Duration) -> String {
+fn query(jaeger: SocketAddr, service: &str, shortest: Duration) -> String {
     let duration = shortest.as_micros();
     format!("http://{jaeger}/api/traces?service={service}&minDuration={duration}us&limit=1000&lookback=1h")
 }

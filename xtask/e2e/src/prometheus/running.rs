@@ -127,9 +127,7 @@ impl Prometheus {
 
     /// Returns the labels of every stored exemplar of the series that match a selector.
     pub fn exemplars(&self, selector: &str) -> anyhow::Result<Vec<Labels>> {
-        let series: Vec<SeriesExemplars> =
-            self.get("query_exemplars", &[("query", selector), ("start", "0"), ("end", "9999999999")])?;
-        Ok(series.into_iter().flat_map(|series| series.exemplars).map(|exemplar| exemplar.labels).collect())
+        exemplars(&self.fetch("query_exemplars", &[("query", selector), ("start", "0"), ("end", "9999999999")])?)
     }
 
     /// Sends metrics in OTLP/JSON to the OTLP receiver.
@@ -142,15 +140,28 @@ impl Prometheus {
     }
 
     fn get<T: DeserializeOwned>(&self, resource: &str, parameters: &[(&str, &str)]) -> anyhow::Result<T> {
+        parse(&self.fetch(resource, parameters)?)
+    }
+
+    fn fetch(&self, resource: &str, parameters: &[(&str, &str)]) -> anyhow::Result<String> {
         let url = format!("http://{}/api/v1/{resource}", self.address);
         let call = self.agent.get(url).query_pairs(parameters.iter().copied()).call();
-        let text = call.context("Prometheus does not answer")?.body_mut().read_to_string()?;
-        let response: Response<T> = serde_json::from_str(&text).with_context(|| format!("the response {text}"))?;
-        let complaints = [response.warnings, response.infos, response.error.into_iter().collect()].concat();
-        match response.data {
-            Some(data) if complaints.is_empty() => Ok(data),
-            _ => bail!("Prometheus reported: {}", complaints.join("; ")),
-        }
+        Ok(call.context("Prometheus does not answer")?.body_mut().read_to_string()?)
+    }
+}
+
+/// Parses the answer to a query of exemplars. Returns their labels.
+pub fn exemplars(text: &str) -> anyhow::Result<Vec<Labels>> {
+    let series: Vec<SeriesExemplars> = parse(text)?;
+    Ok(series.into_iter().flat_map(|series| series.exemplars).map(|exemplar| exemplar.labels).collect())
+}
+
+fn parse<T: DeserializeOwned>(text: &str) -> anyhow::Result<T> {
+    let response: Response<T> = serde_json::from_str(text).with_context(|| format!("the response {text}"))?;
+    let complaints = [response.warnings, response.infos, response.error.into_iter().collect()].concat();
+    match response.data {
+        Some(data) if complaints.is_empty() => Ok(data),
+        _ => bail!("Prometheus reported: {}", complaints.join("; ")),
     }
 }
 
