@@ -5,15 +5,7 @@ mod names;
 mod page;
 mod pod;
 
-use std::{
-    collections::BTreeSet,
-    io::{Read as _, Write as _},
-    net::{Ipv4Addr, TcpListener, TcpStream},
-    path::Path,
-    process::Command,
-    thread,
-    time::Duration,
-};
+use std::{collections::BTreeSet, path::Path, process::Command, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use xtask_common::{machine, process};
@@ -28,7 +20,7 @@ use self::{
 };
 use crate::{
     dashboards::{self, panels::Empty},
-    engines::{Cgroups, Docker, Engine},
+    engines::{Cgroups, Client, Docker, Engine},
     meters::Meters,
     require_root,
     workloads::{
@@ -54,8 +46,6 @@ const DIRECT: [(&str, &str); 3] = [
     ("OTEL_TRACES_EXPORTER", "none"),
     ("OTEL_LOGS_EXPORTER", "none"),
 ];
-/// Delay of a read that makes a packet slow: more than the least threshold of `signals.slow_packets`.
-const LATE: Duration = Duration::from_millis(50);
 /// The collector's message about a Prometheus without this option.
 const NO_RECEIVER: &str = "responded with HTTP Status Code 404";
 /// Timeout for samples to arrive in Prometheus. Shorter than the lookback of queries, which is five minutes.
@@ -117,7 +107,7 @@ pub fn run(binary: &Path, options: &Options) -> anyhow::Result<()> {
         page.write()?;
     }
     drop(collector);
-    crate::engines::Client::end(engine)
+    Client::end(engine)
 }
 
 /// Checks the effect of a Prometheus without its OTLP receiver: the collector logs an error.
@@ -234,12 +224,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks that the exemplar of a packet that was read late arrives, with the ids of its span.
+    /// Checks that the exemplar of a packet that was read late arrives, with the ids of its span. A paused container reads nothing.
     fn exemplars(&self) -> anyhow::Result<()> {
-        let reads = r#"undercurrent_network_receive_duration_seconds{undercurrent_network_layer="socket_read"}"#;
+        let reads = format!(
+            r#"undercurrent_network_receive_duration_seconds{{undercurrent_network_layer="socket_read", job="{SERVER}"}}"#
+        );
         let found = process::wait_for("an exemplar of a slow packet", ARRIVAL, || {
-            read_late()?;
-            Ok(self.prometheus.exemplars(reads)?.pop())
+            // Each call of the client takes longer than the least threshold of slow packets.
+            Client::call(self.engine, "pause", &[SERVER])?;
+            Client::call(self.engine, "unpause", &[SERVER])?;
+            Ok(self.prometheus.exemplars(&reads)?.pop())
         })?;
         let has_ids = ["trace_id", "span_id"].iter().all(|id| found.contains_key(*id));
         ensure!(has_ids, "an exemplar has the labels {found:?}");
@@ -283,16 +277,6 @@ impl Run<'_> {
         let series = self.prometheus.series(containers)?;
         Ok(series.into_iter().collect())
     }
-}
-
-/// Reads a byte of a TCP connection some time after its arrival. Without fentry, no layer sees the read of a small datagram.
-fn read_late() -> anyhow::Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen")?;
-    let mut sender = TcpStream::connect(listener.local_addr()?).context("cannot connect")?;
-    let (mut reader, _) = listener.accept().context("cannot accept")?;
-    sender.write_all(&[0])?;
-    thread::sleep(LATE);
-    reader.read_exact(&mut [0]).context("cannot read")
 }
 
 /// Checks that the table in the page has a column for each label of a result.
