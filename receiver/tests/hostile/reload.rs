@@ -1,12 +1,12 @@
-//! The configuration file at SIGHUP.
+//! The configuration file at SIGHUP, and the variables of proxies.
 
 #[path = "../../benches/export/collector.rs"]
 mod collector;
 
 use std::{
     fs::{self, Permissions},
-    io::{BufRead as _, BufReader},
-    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Stdio},
@@ -159,6 +159,72 @@ fn collectors_change_while_the_sidecar_runs() {
     sidecar.end();
 }
 
+#[test]
+fn compression_and_timeout_change_while_the_sidecar_runs() {
+    let Some(_alone) = alone("reloads of the configuration") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (collector, requests) = collect(Ipv4Addr::LOCALHOST, 0);
+    let configuration = |protocol: &str, compression: &str, timeout: &str| {
+        format!(
+            "{{interval: 200ms, outputs: [otlp], otlp: {{endpoint: 'http://{collector}', protocol: {protocol}, compression: \
+             {compression}, timeout: {timeout}}}}}\n"
+        )
+    };
+    let arrives = |encoding: Option<&str>| {
+        let header = |head: &Parts, name| Some(head.headers.get(name)?.to_str().unwrap().to_owned());
+        let of = |head: &Parts| header(head, "content-encoding").or_else(|| header(head, "grpc-encoding"));
+        requests.lock().unwrap().clear();
+        wait_for(&format!("requests with the encoding {encoding:?}"), patience(Duration::from_secs(20)), || {
+            requests.lock().unwrap().iter().any(|head| of(head).as_deref() == encoding).then_some(())
+        });
+    };
+    for protocol in ["http/protobuf", "grpc"] {
+        let sidecar = Reloaded::start(folder.path(), &configuration(protocol, "none", "60s"));
+        arrives(None);
+        for encoding in ["gzip", "zstd"] {
+            sidecar.load(&configuration(protocol, encoding, "60s"));
+            sidecar.logs(&["changed otlp.compression"]);
+            arrives(Some(encoding));
+        }
+        sidecar.load(&configuration(protocol, "zstd", "300ms"));
+        sidecar.logs(&["changed otlp.timeout"]);
+        {
+            // The collector does not answer while it waits for the lock.
+            let _locked = requests.lock().unwrap();
+            sidecar.logs(&["no answer within 300 ms"]);
+        }
+        arrives(Some("zstd"));
+        sidecar.end();
+    }
+}
+
+/// A proxy would see the token of a plain connection. The variables are refused by name, and the connection is direct.
+#[test]
+fn proxies_are_refused_by_name() {
+    let Some(_alone) = alone("a proxy") else { return };
+    let proxy = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    proxy.set_nonblocking(true).unwrap();
+    let address = format!("http://user:secret@{}", proxy.local_addr().unwrap());
+    for protocol in ["http/protobuf", "grpc"] {
+        let (collector, requests) = collect(Ipv4Addr::LOCALHOST, 0);
+        let mut sidecar = command(env!("CARGO_BIN_EXE_undercurrent"));
+        sidecar.args(["run", "--interval", "200ms", "--duration", "1s"]);
+        sidecar.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{collector}"));
+        sidecar.env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol);
+        let ended = ["http_proxy", "HTTPS_PROXY", "ALL_PROXY"]
+            .iter()
+            .fold(&mut sidecar, |sidecar, name| sidecar.env(name, &address))
+            .output()
+            .unwrap();
+        let log = String::from_utf8(ended.stderr).unwrap();
+        assert!(ended.status.success(), "{log}");
+        assert!(log.contains("HTTPS_PROXY, http_proxy, ALL_PROXY are not supported and were ignored"), "{log}");
+        assert!(!log.contains("secret"), "{log}");
+        assert!(!requests.lock().unwrap().is_empty(), "{log}");
+        assert_eq!(proxy.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "the proxy has a connection");
+    }
+}
+
 /// Returns the packets of UDP in the last line that has histograms.
 fn datagrams(lines: &Path) -> Option<u64> {
     let text = fs::read_to_string(lines).ok()?;
@@ -180,6 +246,24 @@ fn datagrams(lines: &Path) -> Option<u64> {
     text.lines().rev().find_map(metrics)
 }
 
+/// Returns for each span of a packet whether it has an address.
+fn addresses(lines: &Path) -> Vec<bool> {
+    let text = fs::read_to_string(lines).unwrap_or_default();
+    let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+    let requests = complete.lines().filter(|line| line.starts_with(r#"{"resourceSpans""#));
+    let requests = requests.map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut found = Vec::new();
+    for request in requests {
+        let resources = request["resourceSpans"].as_array().unwrap();
+        for span in resources.iter().flat_map(|of| of["scopeSpans"][0]["spans"].as_array().unwrap()) {
+            if span["name"] == "network receive" {
+                found.push(span["attributes"].to_string().contains("network.local.address"));
+            }
+        }
+    }
+    found
+}
+
 #[test]
 fn filters_and_addresses_change_while_the_sidecar_runs() {
     let Some(_alone) = alone("reloads of the configuration") else { return };
@@ -187,14 +271,25 @@ fn filters_and_addresses_change_while_the_sidecar_runs() {
     let lines = folder.path().join("lines");
     let [socket, other] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
     let [port, unused] = [&socket, &other].map(|socket| socket.local_addr().unwrap().port());
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let server = listener.local_addr().unwrap();
+    let mut sender = TcpStream::connect(server).unwrap();
+    let (mut reader, _) = listener.accept().unwrap();
+    let mut exchange_segment = || {
+        sender.write_all(b"x").unwrap();
+        reader.read_exact(&mut [0; 1]).unwrap();
+    };
     let configuration = |filter: &str, addresses: &str| {
         format!(
             "{{interval: 200ms, outputs: ['json={}'], workloads: {{enabled: false}}, packets: {{sampling: all, filter: {filter}}}, \
-             signals: {{slow_packets: {{addresses: {addresses}}}}}}}\n",
+             signals: {{slow_packets: {{threshold: 100ns, budget: 100, addresses: {addresses}}}}}}}\n",
             lines.display()
         )
     };
-    let sidecar = Reloaded::start(folder.path(), &configuration(&format!("{{ports: [{unused}]}}"), "shortened"));
+    let sidecar = Reloaded::start(
+        folder.path(),
+        &configuration(&format!("{{ports: [{unused}, {}]}}", server.port()), "shortened"),
+    );
     let exchange = || {
         socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
         socket.recv(&mut [0; 1]).unwrap();
@@ -205,14 +300,23 @@ fn filters_and_addresses_change_while_the_sidecar_runs() {
     wait_for("another snapshot", patience(Duration::from_secs(10)), || (length() > written).then_some(()));
     let excluded = datagrams(&lines).unwrap_or_default();
 
+    wait_for("a span with addresses", patience(Duration::from_secs(20)), || {
+        exchange_segment();
+        addresses(&lines).last().copied().filter(|has| *has)
+    });
+
     sidecar.load(&configuration("{processes: [1]}", "shortened"));
     sidecar.logs(&["cannot change packets.filter", "other criteria need a restart"]);
-    sidecar.load(&configuration(&format!("{{ports: [{port}]}}"), "none"));
+    sidecar.load(&configuration(&format!("{{ports: [{port}, {}]}}", server.port()), "none"));
     sidecar.logs(&["changed packets.filter.ports"]);
     sidecar.logs(&["changed signals.slow_packets.addresses"]);
     wait_for("the selected packets", patience(Duration::from_secs(20)), || {
         exchange();
         (datagrams(&lines)? >= excluded + 50).then_some(())
+    });
+    wait_for("a span without addresses", patience(Duration::from_secs(20)), || {
+        exchange_segment();
+        addresses(&lines).last().copied().filter(|has| !has)
     });
     sidecar.end();
 }
