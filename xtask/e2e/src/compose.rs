@@ -22,7 +22,7 @@ use xtask_e2e::{
 };
 
 /// Timeout for the start of all containers, two intervals of the example, and a slow request with its exemplar.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const ARRIVAL: Duration = Duration::from_secs(120);
 /// Minimum number of TCP packets between two requests, five seconds apart. The load requests twenty times a second, and each request leads
 /// to another one.
 const FEWEST_PACKETS: u64 = 100;
@@ -46,16 +46,15 @@ fn watch(engine: &Docker) -> anyhow::Result<Duration> {
     let stack = Stack::build(engine)?;
     let start = Instant::now();
     let seen = stack.up().and_then(|()| {
-        process::wait_for("the names of the containers", PATIENCE, || stack.names()).with_context(|| stack.last())?;
-        let metrics =
-            process::wait_for("the sidecar's metrics in the collector's output", PATIENCE, || stack.metrics());
+        process::wait_for("the names of the containers", ARRIVAL, || stack.names()).with_context(|| stack.last())?;
+        let metrics = process::wait_for("the sidecar's metrics in the collector's output", ARRIVAL, || stack.metrics());
         metrics.and_then(|(first, last)| check(&first, &last))?;
-        process::wait_for("an exemplar that leads to a slow request", PATIENCE, || slow_request(engine))
+        process::wait_for("an exemplar that leads to a slow request", ARRIVAL, || slow_request(engine))
     });
     let trace = seen.with_context(|| format!("the containers logged:\n{}", stack.logs()))?;
     let took = start.elapsed();
     stack.down()?;
-    println!("e2e compose: an exemplar in Prometheus leads to the trace {trace} in Jaeger");
+    println!("e2e compose: an exemplar in Prometheus leads to the trace {} in Jaeger", trace.id);
     Ok(took)
 }
 
@@ -77,7 +76,7 @@ fn check(first: &Request, last: &Request) -> anyhow::Result<()> {
 }
 
 /// The query APIs of the example's Prometheus and Jaeger.
-const PROMETHEUS: &str = "http://127.0.0.1:9090/api/v1";
+pub const PROMETHEUS: &str = "http://127.0.0.1:9090/api/v1";
 const JAEGER: &str = "http://127.0.0.1:16686/api";
 /// Selects the histogram with the reads of the service that reads late.
 const READS: &str =
@@ -88,20 +87,20 @@ const FETCH: &str = "import sys, urllib.parse, urllib.request\n\
     print(urllib.request.urlopen(url, timeout=10).read().decode())";
 
 /// Returns the answer to a request of a service of the example.
-fn fetch(engine: &Docker, url: &str, parameters: &[&str]) -> anyhow::Result<String> {
+pub fn fetch(engine: &Docker, url: &str, parameters: &[&str]) -> anyhow::Result<String> {
     machine::output(engine.daemon().inside().args(["python3", "-c", FETCH, url]).args(parameters))
 }
 
-/// Returns the id of the trace to which an exemplar of a late read leads. The trace has the spans of both services, and the span of the packet
+/// Returns the trace to which an exemplar of a late read leads. The trace has the spans of both services, and the span of the packet
 /// with the name of the service that read it.
-fn slow_request(engine: &Docker) -> anyhow::Result<Option<String>> {
+pub fn slow_request(engine: &Docker) -> anyhow::Result<Option<Trace>> {
     let query = format!("query={READS}");
     let answer = fetch(engine, &format!("{PROMETHEUS}/query_exemplars"), &[&query, "start=0", "end=9999999999"])?;
     for id in exemplars(&answer)?.iter().filter_map(|labels| labels.get("trace_id")) {
         // Jaeger answers 404 for a trace that has not arrived.
         let Ok(answer) = fetch(engine, &format!("{JAEGER}/traces/{id}"), &[]) else { continue };
-        if parse(&answer)?.iter().any(is_complete) {
-            return Ok(Some(id.clone()));
+        if let Some(trace) = parse(&answer)?.into_iter().find(is_complete) {
+            return Ok(Some(trace));
         }
     }
     Ok(None)
@@ -121,7 +120,7 @@ fn is_complete(trace: &Trace) -> bool {
 }
 
 /// The name of the project: the first part of the names of containers.
-const PROJECT: &str = "undercurrent-e2e";
+const PROJECT: &str = "shop";
 /// Privileges that every test host can grant, including hosts without CAP_SYS_RESOURCE.
 const RESTRICTED: &str = "docker-compose.restricted.yaml";
 
@@ -139,25 +138,27 @@ fn compose(engine: &Docker, privileges: &str) -> Command {
 }
 
 /// The example's containers. They end with the engine at the latest.
-struct Stack<'a> {
+pub struct Stack<'a> {
     engine: &'a Docker,
     output: tempfile::TempDir,
 }
 
 impl<'a> Stack<'a> {
     /// Builds the images with the example's Dockerfiles.
-    fn build(engine: &'a Docker) -> anyhow::Result<Self> {
+    pub fn build(engine: &'a Docker) -> anyhow::Result<Self> {
         let stack = Self { engine, output: tempfile::tempdir().context("cannot create a folder for the collector")? };
         machine::output(stack.compose().arg("build")).context("the example's images do not build")?;
         Ok(stack)
     }
 
-    fn up(&self) -> anyhow::Result<()> {
+    /// Starts the containers.
+    pub fn up(&self) -> anyhow::Result<()> {
         machine::output(self.compose().args(["up", "--detach", "--no-build"])).context("the example does not start")?;
         Ok(())
     }
 
-    fn compose(&self) -> Command {
+    /// Returns a call of `docker-compose` for the example.
+    pub fn compose(&self) -> Command {
         let mut command = compose(self.engine, RESTRICTED);
         command.env("OUTPUT", self.output.path());
         command.env("DOCKER_SOCKET", self.engine.daemon().folder().socket());
@@ -197,11 +198,13 @@ impl<'a> Stack<'a> {
         format!("the last of {} requests has the resources {:?}", requests.len(), resources.collect::<Vec<_>>())
     }
 
-    fn logs(&self) -> String {
+    /// Returns the logs of all containers.
+    pub fn logs(&self) -> String {
         machine::output(self.compose().args(["logs", "--no-color"])).unwrap_or_else(|error| format!("none: {error:#}"))
     }
 
-    fn down(&self) -> anyhow::Result<()> {
+    /// Stops and removes the containers.
+    pub fn down(&self) -> anyhow::Result<()> {
         machine::output(self.compose().args(["down", "--volumes", "--timeout", "5"]))?;
         Ok(())
     }

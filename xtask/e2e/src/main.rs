@@ -68,18 +68,12 @@ enum Scenario {
     Workloads(workloads::Options),
     /// The collector is down for an hour. The received growth adds up to the totals, and the memory of the sidecar does not grow.
     Outage(outage::Options),
-    /// Draws the live table of a host with containers as SVG, and writes the table of a host without containers into a page;
-    /// `cargo xtask docs --picture` does so for the documentation.
-    Picture { file: PathBuf, page: PathBuf },
+    /// Runs examples/docker-compose, and draws the live table, a dashboard and a trace as SVG into a folder. Writes the table of a host
+    /// without containers into a page. `cargo xtask docs --picture` does so for the documentation.
+    Picture { folder: PathBuf, page: PathBuf },
     /// The program in the containers.
     #[command(hide = true)]
     Peer(workloads::peer::Arguments),
-    /// The program in the containers of the picture.
-    #[command(hide = true)]
-    Actor {
-        #[command(subcommand)]
-        role: picture::actor::Role,
-    },
 }
 
 fn main() -> anyhow::Result<()> {
@@ -87,7 +81,6 @@ fn main() -> anyhow::Result<()> {
     match Command::parse() {
         Command::Collector(arguments) => collector::command(&arguments),
         Command::E2e(Arguments { scenario: Scenario::Peer(peer), .. }) => workloads::peer::run(&peer),
-        Command::E2e(Arguments { scenario: Scenario::Actor { role }, .. }) => picture::actor::run(&role),
         Command::E2e(arguments) => run(arguments),
     }
 }
@@ -108,10 +101,10 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Scenario::Traces => traces::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Workloads(options) => workloads::run(&sidecar, &options),
         Scenario::Outage(options) => outage::run(&sidecar, &options).map(|()| Tally::passed(1)),
-        Scenario::Picture { file, page } => picture::draw(&sidecar, &file)
+        Scenario::Picture { folder, page } => picture::draw(&sidecar, &folder)
             .and_then(|()| picture::sample::write(&sidecar, &page))
             .map(|()| Tally::passed(1)),
-        Scenario::Peer(_) | Scenario::Actor { .. } => Ok(Tally::default()),
+        Scenario::Peer(_) => Ok(Tally::default()),
     }?;
     if let Some(file) = arguments.tally {
         return tally.write(&file);

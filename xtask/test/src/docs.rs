@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: the generated pages of the documentation, and the picture of the live table.
+//! `cargo xtask docs`: the generated pages of the documentation, and the pictures of the README.
 
 use std::{path::PathBuf, process::Command};
 
@@ -7,8 +7,8 @@ use xtask_common::{artifacts, cargo, machine, truth};
 /// Options of `cargo xtask docs`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Also draw docs/images/table.svg and the table in docs/reading.md anew: run the sidecar for some seconds among containers of
-    /// a Docker engine, and beside traffic over loopback. Needs root
+    /// Also draw the pictures of the README and the table in docs/reading.md anew: run the Docker Compose example for some minutes, and the
+    /// sidecar beside traffic over loopback. Needs root and Node.js
     #[arg(long)]
     picture: bool,
     /// Also write the measured errors in this file into docs/truth.md: tests append them to the file that UNDERCURRENT_TRUTH names
@@ -16,8 +16,8 @@ pub struct Options {
     truth: Option<PathBuf>,
 }
 
-/// Path of the picture, relative to the checkout.
-const PICTURE: &str = "docs/images/table.svg";
+/// Folder of the pictures, relative to the checkout.
+const PICTURES: &str = "docs/images";
 /// Path of the page with a table, relative to the checkout.
 const PAGE: &str = "docs/reading.md";
 
@@ -30,7 +30,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if options.picture { draw() } else { Ok(()) }
 }
 
-/// Draws the table of a real run among containers.
+/// Draws the pictures of a real run.
 fn draw() -> anyhow::Result<()> {
     let mut build = cargo::command();
     build.args(["build", "--locked", "--package", "undercurrent"]);
@@ -38,5 +38,5 @@ fn draw() -> anyhow::Result<()> {
     let sidecar = artifacts::target_directory()?.join("debug/undercurrent");
     let mut command = Command::new(artifacts::member("xtask-e2e")?);
     command.args(["e2e", "picture", "--sidecar"]).arg(sidecar);
-    machine::run(command.args([PICTURE, PAGE].map(|path| machine::workspace().join(path))))
+    machine::run(command.args([PICTURES, PAGE].map(|path| machine::workspace().join(path))))
 }

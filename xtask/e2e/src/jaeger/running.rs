@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use xtask_common::machine;
 
 use super::JAEGER;
@@ -25,7 +25,7 @@ pub struct Jaeger {
 }
 
 /// A trace of the query API.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trace {
     /// The id in hexadecimal.
@@ -38,7 +38,7 @@ pub struct Trace {
 }
 
 /// A span of the query API.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Span {
     /// The id in hexadecimal.
@@ -60,7 +60,7 @@ pub struct Span {
 }
 
 /// A reference to another span.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reference {
     /// `CHILD_OF` or `FOLLOWS_FROM`.
@@ -71,7 +71,7 @@ pub struct Reference {
 }
 
 /// An attribute.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Tag {
     /// The key.
     pub key: String,
@@ -80,7 +80,7 @@ pub struct Tag {
 }
 
 /// A resource.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Process {
     /// `service.name`.

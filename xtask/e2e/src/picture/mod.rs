@@ -1,90 +1,131 @@
-//! The picture of the live table: a host with containers under load and one slow reader.
+//! The pictures of the README, from one run of examples/docker-compose: the live table, a dashboard with the answers of Prometheus, and the trace
+//! of an exemplar.
 
-pub mod actor;
+mod charts;
 pub mod sample;
+mod terminal;
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{fs, path::Path};
 
-use anyhow::{Context as _, ensure};
-use tempfile::TempDir;
-use xtask_common::machine;
+use anyhow::{Context as _, bail, ensure};
+use serde_json::{Value, json};
+use xtask_common::{machine, process};
 
+use self::charts::Charts;
 use super::{
-    engines::{Cgroups, Docker, Engine, New, images},
+    compose::{self, ARRIVAL, PROMETHEUS, Stack},
+    engines::{Cgroups, Client, Docker, images},
     require_root,
 };
 
-const CGROUPS: Cgroups = Cgroups::Unified;
-const IMAGE: &str = "registry.example/shop/app:1.0";
-/// The signals in the picture. The others would fill a second screen.
-const SIGNALS: &str = "\
-signals:
-  cpu_throttled: {enabled: false}
-  network_drops: {enabled: false}
-  softnet: {enabled: false}
-  tcp_listen_overflows: {enabled: false}
-  tcp_retransmits: {enabled: false}
-";
-/// Sets the size of the terminal, and runs the sidecar until the second table. The last table covers less than an interval.
-const TERMINAL: &str =
-    r#"stty cols 112 rows 50; exec "$SIDECAR" --config "$CONFIG" --output table --interval 5s --duration 12s 2>"$LOG""#;
-/// The sequence that erases a table before the next one is drawn.
-const ERASED: &str = "\x1b[J";
+/// The service that reads late.
+const SERVICE: &str = "orders";
+/// The dashboard in the picture.
+const DASHBOARD: &str = "otel-config/grafana/workload.json";
+/// The rows of the dashboard that are drawn. The other ones have no data, because the bridge of an engine loses nothing.
+const ROWS: [&str; 2] = ["Latency", "Resources"];
+/// Panels in the picture.
+const PANELS: usize = 6;
+/// The range in the picture and the time between two points, in seconds, and the range of rates.
+const RANGE: u64 = 180;
+const STEP: u64 = 5;
+const RATE: &str = "30s";
 
-/// Runs the containers and the sidecar, and writes the table as its terminal shows it.
-pub fn draw(sidecar: &Path, file: &Path) -> anyhow::Result<()> {
+/// Runs the example, and writes table.svg, dashboard.svg and trace.svg into a folder.
+pub fn draw(sidecar: &Path, folder: &Path) -> anyhow::Result<()> {
     require_root()?;
-    let engine: Box<dyn Engine> = Box::new(Docker::start(CGROUPS)?);
-    images::program(&*engine, Path::new(machine::MYSELF), IMAGE)?;
-    let folder = tempfile::tempdir().context("cannot create a folder for the picture")?;
-    start_containers(&*engine, &folder)?;
-    let table = table(sidecar, &*engine, &folder)?;
-    engine.end()?;
-    // The shop only sends.
-    for name in ["web", "clients", "orders"] {
-        ensure!(table.contains(name), "the container {name} is not in the table:\n{table}");
+    let charts = Charts::install()?;
+    let engine = Docker::start(Cgroups::Unified)?;
+    images::provide(&engine, sidecar)?;
+    let stack = Stack::build(&engine)?;
+    let drawn = stack.up().and_then(|()| pictures(&engine, &stack, &charts, folder));
+    drawn.with_context(|| format!("the containers logged:\n{}", stack.logs()))?;
+    stack.down()?;
+    engine.end()
+}
+
+fn pictures(engine: &Docker, stack: &Stack<'_>, charts: &Charts, folder: &Path) -> anyhow::Result<()> {
+    let samples = format!(
+        "query=count_over_time(undercurrent_cpu_time_seconds_total{{job=\"{SERVICE}\",undercurrent_cpu_use=\"compute\"}}[{RANGE}s]) >= {}",
+        RANGE / STEP - 1
+    );
+    process::wait_for("a range of samples", 3 * ARRIVAL, || {
+        // There is no Prometheus before its container has started.
+        let Ok(answer) = compose::fetch(engine, &format!("{PROMETHEUS}/query"), &[&samples]) else { return Ok(None) };
+        let found = data(&answer)?["result"]
+            .as_array()
+            .and_then(|series| series.first()?["metric"]["instance"].as_str().map(str::to_owned));
+        Ok(found)
+    })
+    .and_then(|instance| dashboard(engine, &instance))
+    .and_then(|input| charts.draw("dashboard", &input, &folder.join("dashboard.svg")))?;
+    let trace =
+        process::wait_for("an exemplar that leads to a slow request", ARRIVAL, || compose::slow_request(engine))?;
+    charts.draw("trace", &serde_json::to_value(trace)?, &folder.join("trace.svg"))?;
+    let table = terminal::table(engine, stack)?;
+    for name in ["storefront", SERVICE, "load"] {
+        ensure!(table.contains(name), "the service {name} is not in the table:\n{table}");
     }
-    fs::write(file, anstyle_svg::Term::new().render_svg(&table))
+    let file = folder.join("table.svg");
+    fs::write(&file, anstyle_svg::Term::new().render_svg(&table))
         .with_context(|| format!("cannot write {}", file.display()))
 }
 
-fn start_containers(engine: &dyn Engine, folder: &TempDir) -> anyhow::Result<()> {
-    let start = |name: &str, arguments: &[&str]| {
-        let command = [&["/program", "e2e", "actor", name], arguments].concat();
-        engine.run(&New { name, image: IMAGE, volume: folder.path(), environment: &[], command: &command })
-    };
-    for (server, client) in [("web", "clients"), ("orders", "shop")] {
-        let id = start(server, &[])?;
-        start(client, &[&engine.address(&id)?])?;
+/// Returns the data of an answer of Prometheus.
+fn data(answer: &str) -> anyhow::Result<Value> {
+    let mut answer: Value = serde_json::from_str(answer).with_context(|| format!("the answer {answer}"))?;
+    if answer["status"] != "success" {
+        bail!("Prometheus reported: {answer}");
     }
-    Ok(())
+    Ok(answer["data"].take())
 }
 
-/// Returns the second table of a run.
-fn table(sidecar: &Path, engine: &dyn Engine, folder: &TempDir) -> anyhow::Result<String> {
-    let (config, log) = (folder.path().join("config.yaml"), folder.path().join("log"));
-    let socket = engine.daemon().folder().socket();
-    fs::write(&config, format!("workloads: {{sockets: [{}]}}\n{SIGNALS}", socket.display()))?;
-    let output = Command::new("unshare")
-        .args(["--mount", "sh", "-euc"])
-        .arg([CGROUPS.script(), r#"exec script --quiet --return --command "$1" /dev/null"#].concat())
-        .args(["sh", TERMINAL])
-        .env("SIDECAR", sidecar)
-        .env("CONFIG", &config)
-        .env("LOG", &log)
-        .env("TERM", "xterm-256color")
-        .env_remove("NO_COLOR")
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot run unshare(1) and script(1)")?;
-    let log = || fs::read_to_string(&log).unwrap_or_default();
-    ensure!(output.status.success(), "the sidecar failed:\n{}", log());
-    let shown = String::from_utf8(output.stdout)?;
-    let table = shown.split(ERASED).nth(1).with_context(|| format!("fewer than two tables; the log:\n{}", log()))?;
-    // The sequence that moves the cursor to the top follows a table.
-    Ok(table.rsplit_once("\x1b[").map_or(table, |(table, _)| table).replace('\r', ""))
+/// Returns the panels of the dashboard with the answers to their queries, for a workload by its instance.
+fn dashboard(engine: &Docker, instance: &str) -> anyhow::Result<Value> {
+    let text =
+        fs::read_to_string(machine::workspace().join(DASHBOARD)).with_context(|| format!("cannot read {DASHBOARD}"))?;
+    let dashboard: Value = serde_json::from_str(&text).with_context(|| format!("{DASHBOARD} is no dashboard"))?;
+    let now = data(&compose::fetch(engine, &format!("{PROMETHEUS}/query"), &["query=time()"])?)?;
+    let end = now["result"][0].as_f64().context("Prometheus has no time")? as u64 / STEP * STEP;
+    let range = [format!("start={}", end - RANGE), format!("end={end}"), format!("step={STEP}")];
+    let ask = |resource: &str, query: &str| {
+        let query = [("$__rate_interval", RATE), ("$host", ".*"), ("$namespace", ".*"), ("$workload", instance)]
+            .iter()
+            .fold(format!("query={query}"), |query, (name, value)| query.replace(name, value));
+        let parameters: Vec<&str> = range.iter().chain([&query]).map(String::as_str).collect();
+        data(&compose::fetch(engine, &format!("{PROMETHEUS}/{resource}"), &parameters)?)
+    };
+    let mut panels = Vec::new();
+    for panel in of_rows(&dashboard) {
+        let (mut answers, mut exemplars) = (Vec::new(), Vec::new());
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let query = target["expr"].as_str().context("a target has no query")?;
+            answers.push(json!({"legendFormat": target["legendFormat"], "data": ask("query_range", query)?}));
+            if target["exemplar"] == true {
+                exemplars.extend(ask("query_exemplars", query)?.as_array().cloned().unwrap_or_default());
+            }
+        }
+        // A host without meters has no energy.
+        let has_data = |answer: &Value| answer["data"]["result"].as_array().is_some_and(|result| !result.is_empty());
+        if answers.iter().any(has_data) && panels.len() < PANELS {
+            panels.push(json!({"panel": panel, "answers": answers, "exemplars": exemplars}));
+        }
+    }
+    ensure!(panels.len() == PANELS, "{} panels have data", panels.len());
+    let subtitle =
+        format!("{SERVICE} of examples/docker-compose, in UTC; drawn from {DASHBOARD} and answers of Prometheus");
+    Ok(json!({"title": dashboard["title"], "subtitle": subtitle, "start": end - RANGE, "end": end, "panels": panels}))
+}
+
+/// Returns the panels below the rows with the titles of [`ROWS`].
+fn of_rows(dashboard: &Value) -> Vec<&Value> {
+    let (mut is_drawn, mut panels) = (false, Vec::new());
+    for panel in dashboard["panels"].as_array().into_iter().flatten() {
+        if panel["type"] == "row" {
+            is_drawn = ROWS.iter().any(|title| panel["title"] == *title);
+        } else if is_drawn {
+            panels.push(panel);
+        }
+    }
+    panels
 }
