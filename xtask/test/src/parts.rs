@@ -24,15 +24,15 @@ pub struct Part {
     pub tier: Tier,
     /// True if the part loads programs, makes network namespaces or installs packages.
     pub root: bool,
-    /// True if the part mostly waits for a virtual machine. Adjacent parts of this kind run side by side.
-    pub guest: bool,
+    /// True if the part mostly waits, for a virtual machine or an hour. Adjacent parts of this kind run side by side.
+    pub waits: bool,
     /// Runs the part. An error counts as one failed test.
     pub run: fn() -> anyhow::Result<Tally>,
 }
 
 impl Part {
     const fn quick(name: &'static str, about: &'static str, run: fn() -> anyhow::Result<Tally>) -> Self {
-        Self { name, about, tier: Tier::Quick, root: false, guest: false, run }
+        Self { name, about, tier: Tier::Quick, root: false, waits: false, run }
     }
 
     const fn matrix(name: &'static str, about: &'static str, run: fn() -> anyhow::Result<Tally>) -> Self {
@@ -43,13 +43,13 @@ impl Part {
         Self { root: true, ..self }
     }
 
-    const fn waits_for_guests(self) -> Self {
-        Self { guest: true, ..self }
+    const fn waits(self) -> Self {
+        Self { waits: true, ..self }
     }
 }
 
-/// All parts in the order of a run. Cheap checks come first. The longest guest starts before the others, so that all guests
-/// end at about one time.
+/// All parts in the order of a run. Cheap checks come first. The longest parts that wait start before the others, so that all of
+/// them end at about one time.
 pub const PARTS: &[Part] = &[
     Part::quick("format", "Rust files are formatted", lint::rust_format),
     Part::quick("toml", "TOML files are formatted", lint::toml_format),
@@ -60,35 +60,34 @@ pub const PARTS: &[Part] = &[
     Part::quick("build", "the sidecar and all tests compile", nextest::build),
     Part::quick("unit", "unit and documentation tests", nextest::unit),
     Part::quick("native", "integration tests on this machine's kernel", nextest::native).needs_root(),
-    Part::quick("signals", "each signal once under Linux 6.12, by fentry", guest::signals)
-        .needs_root()
-        .waits_for_guests(),
+    Part::quick("signals", "each signal once under Linux 6.12, by fentry", guest::signals).needs_root().waits(),
     Part::quick("verifiers", "the verifiers of Linux 5.10 and 6.1 accept every program", guest::verifiers)
         .needs_root()
-        .waits_for_guests(),
+        .waits(),
     Part::quick("collector", "a real collector takes the sidecar's metrics", collector).needs_root(),
     Part::matrix("features", "the sidecar compiles without each optional feature", lint::features),
     Part::matrix("semconv", "the registry of names follows the schema of OpenTelemetry Weaver", semconv::check),
     Part::matrix("fuzz", "each fuzz target finds nothing within 30 s", fuzz::run),
     Part::matrix("native-soaks", "long and load-sensitive tests on this machine's kernel", nextest::native_soaks),
     Part::matrix("vm", "virtual machines run this machine's programs under another kernel", nextest::virtual_machines),
-    Part::matrix("vm-6.12", "the kernel suite under Linux 6.12, by fentry", guest::linux_6_12).waits_for_guests(),
+    Part::matrix("outage", "an hour without a collector costs no counts and no memory", outage).waits(),
+    Part::matrix("vm-6.12", "the kernel suite under Linux 6.12, by fentry", guest::linux_6_12).waits(),
     Part::matrix(
         "vm-6.1",
         "latency under Linux 6.1 by every set of hooks, and tests that differ by kernel",
         guest::linux_6_1,
     )
-    .waits_for_guests(),
-    Part::matrix("vm-7", "latency under the newest Linux 7 by every set of hooks", guest::linux_7).waits_for_guests(),
+    .waits(),
+    Part::matrix("vm-7", "latency under the newest Linux 7 by every set of hooks", guest::linux_7).waits(),
     Part::matrix(
         "vm-6.12-alternates",
         "latency under Linux 6.12 by kprobes, and by tracepoints",
         guest::linux_6_12_by_alternates,
     )
-    .waits_for_guests(),
-    Part::matrix("vm-5.10", "latency under Linux 5.10 by every set of hooks", guest::linux_5_10).waits_for_guests(),
-    Part::matrix("vm-nics", "a NIC that stamps packets, under a general Linux 6.12", guest::nics).waits_for_guests(),
-    Part::matrix("vm-threads", "two hyper-threads on each core, under Linux 6.12", guest::threads).waits_for_guests(),
+    .waits(),
+    Part::matrix("vm-5.10", "latency under Linux 5.10 by every set of hooks", guest::linux_5_10).waits(),
+    Part::matrix("vm-nics", "a NIC that stamps packets, under a general Linux 6.12", guest::nics).waits(),
+    Part::matrix("vm-threads", "two hyper-threads on each core, under Linux 6.12", guest::threads).waits(),
     Part::matrix("vm-icount", "softirq time against ftrace's where the clock counts instructions", guest::instructions),
     Part::matrix("receiver", "a collector with the receiver `undercurrent` runs the sidecar", receiver).needs_root(),
     Part::matrix(
@@ -120,6 +119,10 @@ fn prometheus() -> anyhow::Result<Tally> {
 
 fn compose() -> anyhow::Result<Tally> {
     scenario("compose")
+}
+
+fn outage() -> anyhow::Result<Tally> {
+    scenario("outage")
 }
 
 fn gateway() -> anyhow::Result<Tally> {

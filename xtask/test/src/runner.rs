@@ -60,7 +60,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     }
     let is_complete = options.matrix && options.only.is_empty() && left_out.is_empty();
     let state = is_complete.then(record::State::now).transpose()?;
-    let mut sections: Vec<_> = parts.chunk_by(|one, next| one.guest && next.guest).flat_map(side_by_side).collect();
+    let mut sections: Vec<_> = parts.chunk_by(|one, next| one.waits && next.waits).flat_map(side_by_side).collect();
     sections.extend(left_out.into_iter().map(|part| Section::left_out(part.name)));
     if let Some(state) = state {
         record::write(&state, &sections)?;
