@@ -32,6 +32,7 @@ pub struct Surroundings<'a> {
 /// A replica of the gateway. It ends on drop.
 pub struct Gateway {
     server: Server,
+    grpc: SocketAddr,
     http: SocketAddr,
 }
 
@@ -59,9 +60,9 @@ impl Gateway {
     pub fn start(balanced: SocketAddr, surroundings: &Surroundings<'_>) -> anyhow::Result<Self> {
         let Surroundings { backend, kubernetes, kept } = surroundings;
         retry(|| {
-            let http = free_address()?;
+            let (grpc, http) = (free_address()?, free_address()?);
             let settings = [
-                ("receivers.otlp.protocols.grpc.endpoint", free_address()?.to_string()),
+                ("receivers.otlp.protocols.grpc.endpoint", grpc.to_string()),
                 ("receivers.otlp.protocols.http.endpoint", http.to_string()),
                 ("receivers.otlp/balanced.protocols.grpc.endpoint", balanced.to_string()),
                 ("exporters.loadbalancing.resolver.dns.port", balanced.port().to_string()),
@@ -85,13 +86,18 @@ impl Gateway {
                 },
                 |log| log.contains(READY),
             )?;
-            Ok(Self { server, http })
+            Ok(Self { server, grpc, http })
         })
     }
 
     /// Returns the endpoint for OTLP over HTTP, in the format of `OTEL_EXPORTER_OTLP_ENDPOINT`.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.http)
+    }
+
+    /// Returns the address for OTLP over gRPC.
+    pub const fn grpc(&self) -> SocketAddr {
+        self.grpc
     }
 
     /// Returns the log.

@@ -34,6 +34,11 @@ fn the_pipeline_is_valid() {
 }
 
 #[test]
+fn the_pipeline_of_a_node_is_valid() {
+    validate(&machine::workspace().join("otel-config/agent.yaml"), &[]).unwrap();
+}
+
+#[test]
 fn the_pipeline_is_valid_for_a_backend() {
     let backend = [("METRICS_EXPORTERS", "[otlp_http/backend]"), ("BACKEND_OTLP_ENDPOINT", "https://otlp.example.com")];
     validate(&pipeline(), &backend).unwrap();

@@ -82,6 +82,24 @@ impl Collector {
         })
     }
 
+    /// Starts a collector with otel-config/agent.yaml on free ports, and waits until it is ready. It sends to a gateway, over gRPC.
+    pub fn agent_of(gateway: SocketAddr) -> anyhow::Result<Self> {
+        retry(|| {
+            let (address, http) = (free_address()?, free_address()?);
+            let addresses = [
+                ("receivers.otlp.protocols.grpc.endpoint", address),
+                ("receivers.otlp.protocols.http.endpoint", http),
+                ("extensions.health_check.endpoint", free_address()?),
+            ];
+            Self::launch(folder()?, [address, http], |command| {
+                command.env("GATEWAY_ENDPOINT", gateway.to_string());
+                command.arg("--config").arg(machine::workspace().join("otel-config/agent.yaml"));
+                command.arg("--set=service.telemetry.metrics.level=none");
+                command.args(addresses.map(|(key, address)| format!("--set={key}={address}")))
+            })
+        })
+    }
+
     /// Starts a collector on free ports that sends traces to a backend, `url`, and waits until it is ready.
     pub fn forward_traces_to(url: &str) -> anyhow::Result<Self> {
         retry(|| {

@@ -1,4 +1,4 @@
-//! Two replicas of otel-config/gateway.yaml, with otel-config/without-internal.yaml. Every span of a trace with a slow packet arrives at the backend,
+//! Two replicas of otel-config/gateway.yaml, with otel-config/without-internal.yaml, behind otel-config/agent.yaml. Every span of a trace with a slow packet arrives at the backend,
 //! whichever replica received it; pods have the names of Kubernetes; and internal series are dropped.
 
 mod kubernetes;
@@ -160,19 +160,20 @@ fn names(gateway: &Gateway, backend: &Collector) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that the internal series of a sidecar are dropped, and its other series arrive.
+/// Checks that the internal series of a sidecar are dropped, and its other series arrive through an agent.
 fn internal(sidecar: &Path, gateway: &Gateway, backend: &Collector) -> anyhow::Result<()> {
     let mut command = Command::new(sidecar);
     command.args(["run", "--output", "otlp", "--interval", "1s", "--duration", "4s"]);
-    command.env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf").env("OTEL_EXPORTER_OTLP_ENDPOINT", gateway.endpoint());
-    machine::output(&mut command)?;
+    let agent = Collector::agent_of(gateway.grpc())?;
+    machine::output(command.env("OTEL_EXPORTER_OTLP_ENDPOINT", agent.endpoint()))?;
     let arrived = || -> BTreeSet<String> {
         let requests = backend.requests().unwrap_or_default();
         requests.iter().flat_map(Request::metrics).map(|(_, metric)| metric.name.clone()).collect()
     };
     process::wait_for("the sidecar's metrics", ARRIVAL, || {
         Ok(REMAINING.iter().all(|name| arrived().contains(*name)).then_some(()))
-    })?;
+    })
+    .with_context(|| format!("the agent logged:\n{}", agent.log()))?;
     let arrived = arrived();
     let unexpected: Vec<_> = DROPPED.iter().filter(|name| arrived.contains(**name)).collect();
     ensure!(unexpected.is_empty(), "{unexpected:?} are not dropped");
