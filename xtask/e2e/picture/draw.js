@@ -132,7 +132,7 @@ function trace({ spans, processes, traceID }) {
   const draw = (_, api) => {
     const [x, y] = api.coord([api.value(0), api.value(2)]), [end] = api.coord([api.value(1), api.value(2)]);
     const { span } = rows[api.value(2)], width = Math.max(end - x, 2), isWide = width > 300;
-    const label = { text: scaled(span.duration / 1e6, "s"), fill: isWide ? BACKGROUND : TEXT, fontSize: 12, fontFamily: "sans-serif", y, verticalAlign: "middle" };
+    const label = { text: span.duration ? scaled(span.duration / 1e6, "s") : "< 1 µs", fill: isWide ? BACKGROUND : TEXT, fontSize: 12, fontFamily: "sans-serif", y, verticalAlign: "middle" };
     return {
       type: "group",
       children: [

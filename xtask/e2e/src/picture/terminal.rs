@@ -27,7 +27,7 @@ signals:
 /// The path of the settings in the container.
 const CONFIG: &str = "/picture.yaml";
 /// Sets the size of the terminal, and runs the sidecar in its container until the second table. The last table covers less than an interval.
-const TERMINAL: &str = r#"stty cols 118 rows 60; exec /usr/bin/docker exec --interactive --tty --env RUST_LOG=off "$CONTAINER" \
+const TERMINAL: &str = r#"stty cols 118 rows 74; exec /usr/bin/docker exec --interactive --tty --env RUST_LOG=off "$CONTAINER" \
     undercurrent run --config "$CONFIG" --output table --interval 5s --duration 12s"#;
 /// The sequence that erases a table before the next one is drawn.
 const ERASED: &str = "\x1b[J";
