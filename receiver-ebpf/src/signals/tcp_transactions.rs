@@ -36,7 +36,7 @@ use crate::kernel::{
     pointer::{Probed, Ptr},
     shard::{Counters, SlotCounters},
     storage::OwnValue,
-    tcp::untrusted,
+    tcp::{self, untrusted},
     tcp_header::TcpHeader,
 };
 
@@ -127,7 +127,8 @@ impl Added {
 #[inline(always)]
 pub fn advance(socket: *const bpf_sock, sock: Ptr<Sock>, header: &TcpHeader, early: u64, slot: impl FnOnce() -> Slot) {
     let state = sock.read(&SOCK_STATE);
-    if state == state::LISTEN {
+    // Raw sockets get segments too.
+    if state == state::LISTEN || !tcp::is_connection(sock) {
         return;
     }
     let turns = TURNS.value(socket);

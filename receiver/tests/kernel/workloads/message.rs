@@ -40,6 +40,8 @@ pub enum Order {
     /// Read and answer messages, and return the connection's round-trip time from TCP after each read. The worker
     /// peeks at each message first.
     Time(usize, usize),
+    /// Open a raw socket that gets the TCP segments to an address.
+    Overhear(IpAddr),
     /// Connect to an address.
     Connect(SocketAddr),
     /// Connect to an address that refuses.

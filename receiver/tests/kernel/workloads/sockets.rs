@@ -17,7 +17,7 @@ use std::{
 use rustix::{
     io::fcntl_dupfd_cloexec,
     net::{
-        SocketType, bind, listen,
+        AddressFamily, SocketType, bind, ipproto, listen, socket,
         sockopt::{socket_acceptconn, socket_type},
     },
 };
@@ -186,7 +186,7 @@ impl AsFd for Socket {
 /// Executes orders until the test closes the connection.
 pub fn serve(path: &Path) {
     let asked = connect(path);
-    let mut sockets = passed();
+    let (mut sockets, mut raw) = (passed(), Vec::new());
     while let Some((order, descriptor)) = receive(&asked) {
         let reply = match order {
             Order::Join(cgroups) => {
@@ -205,6 +205,12 @@ pub fn serve(path: &Path) {
                 Reply::Done
             }
             Order::Time(socket, messages) => Reply::Times((0..messages).map(|_| sockets[socket].time()).collect()),
+            Order::Overhear(address) => {
+                let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+                raw.push(socket(family, SocketType::RAW, Some(ipproto::TCP)).unwrap());
+                bind(raw.last().unwrap(), &SocketAddr::new(address, 0)).unwrap();
+                Reply::Done
+            }
             Order::Connect(address) => add(&mut sockets, |_| Socket::new(TcpStream::connect(address).unwrap().into())),
             Order::Refused(address) => {
                 assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);

@@ -125,6 +125,11 @@ impl Worker {
         times
     }
 
+    /// Opens a raw socket that gets the TCP segments to an address.
+    pub fn overhear(&self, address: IpAddr) {
+        let Reply::Done = self.ask(&Order::Overhear(address)) else { unreachable!() };
+    }
+
     /// Connects to an address.
     pub fn connect(&self, address: SocketAddr) -> usize {
         let Reply::Socket(socket) = self.ask(&Order::Connect(address)) else { unreachable!() };
