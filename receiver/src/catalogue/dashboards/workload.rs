@@ -79,6 +79,61 @@ pub const DASHBOARD: Dashboard = Dashboard {
             ],
         },
         Row {
+            title: "Transactions",
+            panels: &[
+                Panel::new(
+                    Lines,
+                    "Requests",
+                    unit::PER_SECOND,
+                    "Requests with a response on TCP connections, as the end that answers and as the end that asks.",
+                    "reading.md#transactions",
+                    &[(
+                        "{{undercurrent_role}}",
+                        "histogram_count(sum by (undercurrent_role) (rate(undercurrent_tcp_transaction_duration_seconds{$workloads}[$__rate_interval])))",
+                    )],
+                ),
+                Panel::new(
+                    Lines,
+                    "Time of a transaction",
+                    unit::SECONDS,
+                    "Server: until the response departs. Client: until the response has arrived, with the network and the other end.",
+                    "reading.md#transactions",
+                    &[
+                        (
+                            "{{undercurrent_role}} p50",
+                            "histogram_quantile(0.5, sum by (undercurrent_role) (rate(undercurrent_tcp_transaction_duration_seconds{$workloads}[$__rate_interval])))",
+                        ),
+                        (
+                            "{{undercurrent_role}} p99",
+                            "histogram_quantile(0.99, sum by (undercurrent_role) (rate(undercurrent_tcp_transaction_duration_seconds{$workloads}[$__rate_interval])))",
+                        ),
+                    ],
+                ),
+                Panel::new(
+                    Lines,
+                    "Connections",
+                    unit::PER_SECOND,
+                    "Established connections, and those that the other end refused or reset.",
+                    "reading.md#transactions",
+                    &[(
+                        "{{undercurrent_role}} {{undercurrent_tcp_outcome}}",
+                        "sum by (undercurrent_role, undercurrent_tcp_outcome) (rate(undercurrent_tcp_connections_total{$workloads}[$__rate_interval]))",
+                    )],
+                ),
+                Panel::new(
+                    Lines,
+                    "Data sent and received",
+                    unit::BYTES_PER_SECOND,
+                    "Bytes of data on TCP connections, without headers and retransmissions.",
+                    "reading.md#transactions",
+                    &[(
+                        "{{network_io_direction}}",
+                        "sum by (network_io_direction) (rate(undercurrent_tcp_io_bytes_total{$workloads}[$__rate_interval]))",
+                    )],
+                ),
+            ],
+        },
+        Row {
             title: "Losses",
             panels: &[
                 Panel::new(
