@@ -46,7 +46,7 @@ pub fn draw(sidecar: &Path, folder: &Path) -> anyhow::Result<()> {
 
 fn pictures(engine: &Docker, stack: &Stack<'_>, charts: &Charts, folder: &Path) -> anyhow::Result<()> {
     let samples = format!(
-        "query=count_over_time(undercurrent_cpu_time_seconds_total{{job=\"{SERVICE}\",undercurrent_cpu_use=\"compute\"}}[{RANGE}s]) >= {}",
+        "query=count_over_time(undercurrent_cpu_time_seconds_total{{job=\"{SERVICE}\",container_name!=\"\",undercurrent_cpu_use=\"compute\"}}[{RANGE}s]) >= {}",
         RANGE / STEP - 1
     );
     process::wait_for("a range of samples", 3 * ARRIVAL, || {
@@ -111,7 +111,8 @@ fn dashboard(engine: &Docker, instance: &str) -> anyhow::Result<Value> {
             panels.push(json!({"panel": panel, "answers": answers, "exemplars": exemplars}));
         }
     }
-    ensure!(panels.len() == PANELS, "{} panels have data", panels.len());
+    let titles: Vec<_> = panels.iter().map(|panel| &panel["panel"]["title"]).collect();
+    ensure!(panels.len() == PANELS, "only the panels {titles:?} have data");
     let subtitle =
         format!("{SERVICE} of examples/docker-compose, in UTC; drawn from {DASHBOARD} and answers of Prometheus");
     Ok(json!({"title": dashboard["title"], "subtitle": subtitle, "start": end - RANGE, "end": end, "panels": panels}))
