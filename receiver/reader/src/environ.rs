@@ -41,6 +41,9 @@ pub enum EnvironError {
     /// environment. A process that executes a program has an environment a moment later.
     #[error("the environment of process {0} is empty")]
     Empty(u32),
+    /// The process is not in the cgroup.
+    #[error("process {0} has moved to another cgroup, or its cgroup has too many processes")]
+    Moved(u32),
     /// The read failed for another reason.
     #[error("the environment of process {pid} cannot be read: {source}")]
     Unreadable {

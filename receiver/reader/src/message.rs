@@ -86,10 +86,13 @@ calls! {
 calls! {
     /// A request that may block on other users' processes or file systems.
     pub enum ForeignRequest {
-        /// Read the service that a process names in its environment.
+        /// Read the service that a process of a cgroup names in its environment. Fails if the process has left the cgroup after the read: the
+        /// first process of a container starts in the cgroup of its engine.
         FindService {
             /// The process id.
             process: u32,
+            /// The path of the cgroup.
+            path: Vec<u8>,
         } -> Service, within ENVIRONMENT;
         /// Search for the sockets of container runtimes, at the paths that the first process read.
         FindSockets {} -> FoundSockets, within SEARCH;

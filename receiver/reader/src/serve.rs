@@ -17,7 +17,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Refusal, Service, SocketPaths,
+    EnvironError, Refusal, Service, SocketPaths,
     message::{
         Answer, CgroupKey, EXCHANGE, Exchange, ExchangeError, FileRequest, FindProcess, FindService, FindSockets,
         ForeignRequest, Held, InNamespaces, Inode, Namespace, Open, OpenOrConnect, ReadMeters, ReadPartUsages,
@@ -39,6 +39,8 @@ use crate::{
 pub const THREADS: usize = 32;
 /// The minimum time between two readings of the power meters.
 const READINGS: Duration = Duration::from_millis(50);
+/// The maximum number of processes of a cgroup among which one is searched.
+const MEMBERS: usize = 1 << 16;
 /// The maximum number of processes in a request for usages.
 const PARTS: usize = 8;
 /// The stack size of these threads, in bytes. They parse environments.
@@ -63,7 +65,9 @@ pub struct Places {
 }
 
 /// What the threads for foreign requests may open.
+#[derive(Default)]
 struct Foreign {
+    hierarchy: Option<Hierarchy>,
     outputs: Vec<PathBuf>,
     configured: Vec<PathBuf>,
     sockets: SocketPaths,
@@ -76,6 +80,7 @@ struct Foreign {
 pub fn serve(mut files: Channel, mut foreign: Channel, places: &Places) -> Result<(), String> {
     [&mut files, &mut foreign].into_iter().for_each(Channel::serve);
     let own = Arc::new(Foreign {
+        hierarchy: places.hierarchy.clone(),
         outputs: places.outputs.clone(),
         configured: places.configured.clone(),
         sockets: places.sockets.clone(),
@@ -97,7 +102,7 @@ pub fn serve(mut files: Channel, mut foreign: Channel, places: &Places) -> Resul
 /// Opens these files again on request, until the worker closes the channel. The process must have dropped its other privileges.
 pub fn serve_outputs(mut requests: Channel, outputs: Vec<PathBuf>) {
     requests.serve();
-    serve_foreign(requests, Arc::new(Foreign { outputs, configured: Vec::new(), sockets: SocketPaths::default() }));
+    serve_foreign(requests, Arc::new(Foreign { outputs, ..Foreign::default() }));
 }
 
 /// The power meters and the kernel's threads of the node.
@@ -220,9 +225,18 @@ fn serve_foreign(mut requests: Channel, own: Arc<Foreign>) {
     }
 }
 
+/// Returns the service of a process that is in the cgroup after the read of its environment.
+fn service(hierarchy: Option<&Hierarchy>, process: u32, path: &CgroupPath) -> Result<Service, EnvironError> {
+    let service = Service::of_process(process)?;
+    let is_there = || hierarchy?.processes(path, MEMBERS).ok().map(|members| members.contains(&process));
+    if is_there() == Some(true) { Ok(service) } else { Err(EnvironError::Moved(process)) }
+}
+
 fn execute(request: ForeignRequest, own: &Foreign) -> Reply {
     match request {
-        ForeignRequest::FindService(FindService { process }) => FindService::reply(Service::of_process(process)),
+        ForeignRequest::FindService(FindService { process, path }) => {
+            FindService::reply(service(own.hierarchy.as_ref(), process, &CgroupPath::new(&path)))
+        }
         ForeignRequest::FindSockets(_) => FindSockets::success(own.sockets.look()),
         ForeignRequest::Exchange(Exchange { path, query }) => Exchange::success(match own.sockets.endpoint(&path) {
             Some(endpoint) => endpoint.exchange(&query, EXCHANGE).map_err(ExchangeError::from),

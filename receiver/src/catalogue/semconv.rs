@@ -16,7 +16,7 @@ const OWN: &str = "undercurrent.";
 const CONVENTIONS: &str = "1.44.0";
 
 /// The meaning of each attribute.
-const BRIEFS: [(&str, &str); 24] = [
+const BRIEFS: [(&str, &str); 25] = [
     ("undercurrent.alternate", "The alternate that serves a hook."),
     ("undercurrent.attribution", "The method of attribution of CPU time to a workload."),
     ("undercurrent.counter.estimate", "The method by which a count was estimated."),
@@ -41,6 +41,7 @@ const BRIEFS: [(&str, &str); 24] = [
     ("undercurrent.signal", "A signal of the sidecar."),
     ("undercurrent.softirq", "A softirq of the network stack."),
     ("undercurrent.tcp.outcome", "What became of a TCP connection."),
+    ("undercurrent.version", "The version of the sidecar."),
 ];
 
 /// The attributes with integer values.

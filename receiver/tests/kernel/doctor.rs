@@ -18,7 +18,7 @@ use super::support::{
     collector::Collector,
     processes::family,
     sidecar::{BINARY, command, file},
-    surroundings::{alone, arguments, skip, virtual_machine},
+    surroundings::{alone, arguments, function, skip, virtual_machine},
 };
 
 /// The result of a hook: name, status and alternate.
@@ -70,6 +70,11 @@ fn others(report: &Value, found: &[Hook]) -> Vec<Hook> {
     );
     others.push(served("receiver", if by("transport", "cgroup_skb") { "transport" } else { "cgroup_skb" }));
     others.push(served("cpu_sample", "cpu_clock"));
+    others.push(if by("transport", "cgroup_skb") && function("bpf_cast_to_kern_ctx") {
+        served("tcp_segment", "transport")
+    } else {
+        ("tcp_segment".to_owned(), "unavailable".to_owned(), None)
+    });
     let status = if explains_drops() { "healthy" } else { "degraded" };
     others.push(("drop".to_owned(), status.to_owned(), Some("tracepoint".to_owned())));
     if report["host"]["hierarchy"]["version"] == "v1" {

@@ -126,14 +126,14 @@ impl Files {
         self.reader.files(Inode { index })
     }
 
-    /// The service that a process names in its environment. Another user may delay it up to a deadline. The future does not
+    /// The service that a process of a cgroup names in its environment. Another user may delay it up to a deadline. The future does not
     /// borrow from the files.
     ///
     /// # Errors
-    /// If the environment cannot be read, or not in time.
-    pub fn service(&self, process: u32) -> impl Future<Output = io::Result<Service>> + Send + use<> {
-        let foreign = self.reader.foreign();
-        async move { foreign.call(FindService { process }).await.map(|(service, _)| service) }
+    /// If the environment cannot be read, or not in time, or if the process has left the cgroup.
+    pub fn service(&self, process: u32, path: &CgroupPath) -> impl Future<Output = io::Result<Service>> + Send + use<> {
+        let (foreign, path) = (self.reader.foreign(), path.as_bytes().to_vec());
+        async move { foreign.call(FindService { process, path }).await.map(|(service, _)| service) }
     }
 }
 
@@ -154,4 +154,24 @@ fn places(cgroups: &[(CgroupId, CgroupPath)]) -> Vec<(u64, Vec<u8>)> {
 
 fn length((_, path): &(CgroupId, CgroupPath)) -> usize {
     path.as_bytes().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Files;
+    use crate::cgroup::testing::{Tree, hierarchies};
+
+    #[tokio::test]
+    async fn a_service_belongs_to_the_cgroup_in_which_its_process_stays() {
+        for hierarchy in hierarchies() {
+            let Some(tree) = Tree::create(&hierarchy) else { return };
+            let [one, other] = [b"one".as_slice(), b"other"].map(|name| tree.make(name));
+            let _burner = tree.burn(&one);
+            let files = Files::local(hierarchy);
+            let (process, _) = files.process(&one).expect("a reader").expect("a process");
+            assert!(files.service(process, &one).await.is_ok());
+            let moved = files.service(process, &other).await.expect_err("another cgroup").to_string();
+            assert!(moved.contains("has moved"), "{moved}");
+        }
+    }
 }

@@ -31,7 +31,7 @@ enum Party {
 /// The reads of one party.
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<(CgroupId, u32)>,
+    waiting: VecDeque<(CgroupId, CgroupPath, u32)>,
     under_way: bool,
     /// The end and the length of the current back-off, after a timed-out read.
     rest: Option<(Instant, Duration)>,
@@ -62,8 +62,8 @@ impl Services {
         if queue.rest.is_some_and(|(until, _)| Instant::now() < until) || queue.waiting.len() >= WAITING {
             return;
         }
-        if queue.waiting.iter().all(|(waiting, _)| *waiting != workload) {
-            queue.waiting.push_back((workload, process));
+        if queue.waiting.iter().all(|(waiting, ..)| *waiting != workload) {
+            queue.waiting.push_back((workload, path.clone(), process));
         }
         self.start(&party, files);
     }
@@ -72,9 +72,9 @@ impl Services {
     fn start(&mut self, party: &Party, files: &Files) {
         let Some(queue) = self.queues.get_mut(party).filter(|queue| !queue.under_way) else { return };
         match queue.waiting.pop_front() {
-            Some((workload, process)) => {
+            Some((workload, path, process)) => {
                 queue.under_way = true;
-                let (party, service) = (party.clone(), files.service(process));
+                let (party, service) = (party.clone(), files.service(process, &path));
                 self.reads.spawn(async move { (party, workload, service.await) });
             }
             None if queue.rest.is_none() => drop(self.queues.remove(party)),
