@@ -188,6 +188,8 @@ fn compression_and_timeout_change_while_the_sidecar_runs() {
         }
         sidecar.load(&configuration(protocol, "zstd", "300ms"));
         sidecar.logs(&["changed otlp.timeout"]);
+        // A request that began before the change has the old timeout.
+        (0..2).for_each(|_| arrives(Some("zstd")));
         {
             // The collector does not answer while it waits for the lock.
             let _locked = requests.lock().unwrap();
