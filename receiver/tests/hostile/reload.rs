@@ -71,6 +71,14 @@ impl Reloaded {
     }
 }
 
+impl Drop for Reloaded {
+    /// Ends the sidecar of a failed test, which would disturb later ones.
+    fn drop(&mut self) {
+        let _ = self.sidecar.kill();
+        let _ = self.sidecar.wait();
+    }
+}
+
 fn write(file: &Path, configuration: &str) {
     fs::write(file, configuration).unwrap();
     fs::set_permissions(file, Permissions::from_mode(0o600)).unwrap();
@@ -160,14 +168,14 @@ fn collectors_change_while_the_sidecar_runs() {
 }
 
 #[test]
-fn compression_changes_while_the_sidecar_runs() {
+fn compression_and_timeout_change_while_the_sidecar_runs() {
     let Some(_alone) = alone("reloads of the configuration") else { return };
     let folder = tempfile::tempdir().unwrap();
     let (collector, requests) = collect(Ipv4Addr::LOCALHOST, 0);
-    let configuration = |protocol: &str, compression: &str| {
+    let configuration = |protocol: &str, compression: &str, timeout: &str| {
         format!(
             "{{interval: 200ms, outputs: [otlp], otlp: {{endpoint: 'http://{collector}', protocol: {protocol}, compression: \
-             {compression}}}}}\n"
+             {compression}, timeout: {timeout}}}}}\n"
         )
     };
     let arrives = |encoding: Option<&str>| {
@@ -179,13 +187,23 @@ fn compression_changes_while_the_sidecar_runs() {
         });
     };
     for protocol in ["http/protobuf", "grpc"] {
-        let sidecar = Reloaded::start(folder.path(), &configuration(protocol, "none"));
+        let sidecar = Reloaded::start(folder.path(), &configuration(protocol, "none", "60s"));
         arrives(None);
         for encoding in ["gzip", "zstd"] {
-            sidecar.load(&configuration(protocol, encoding));
+            sidecar.load(&configuration(protocol, encoding, "60s"));
             sidecar.logs(&["changed otlp.compression"]);
             arrives(Some(encoding));
         }
+        sidecar.load(&configuration(protocol, "zstd", "300ms"));
+        sidecar.logs(&["changed otlp.timeout"]);
+        // A request that began before the change has the old timeout.
+        (0..2).for_each(|_| arrives(Some("zstd")));
+        {
+            // The collector does not answer while it waits for the lock.
+            let _locked = requests.lock().unwrap();
+            sidecar.logs(&["no answer within 300 ms"]);
+        }
+        arrives(Some("zstd"));
         sidecar.end();
     }
 }

@@ -13,7 +13,7 @@ use tonic::{
     metadata::MetadataMap, transport::Channel,
 };
 
-use self::{answer::Answers, codec::Encoded};
+use self::{answer::Answers, codec::Encoded, status::is_own_timer};
 pub(super) use self::{
     connection::Connector,
     status::{failure, reason},
@@ -96,7 +96,13 @@ impl Transport for Grpc {
         let timeout = self.settings.timeout;
         // The channel's own timeout excludes connecting.
         let answer = tokio::time::timeout(timeout, self.call(request)).await;
-        let reply = answer.unwrap_or_else(|_| Err(unanswered(timeout))).map_err(|status| failure(&status));
+        // The library's timer has the same length.
+        let answer = match answer {
+            Ok(Err(status)) if is_own_timer(&status) => Err(unanswered(timeout)),
+            Ok(answer) => answer,
+            Err(_) => Err(unanswered(timeout)),
+        };
+        let reply = answer.map_err(|status| failure(&status));
         self.count_timeouts(reply.as_ref().is_err_and(|failure| failure.kind == FailureKind::Timeout));
         reply
     }

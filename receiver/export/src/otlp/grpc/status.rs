@@ -34,12 +34,16 @@ pub(in crate::otlp) fn failure(status: &Status) -> Failure {
 /// code that depends on the place of the failure, for example `Unknown` for a connection that was reset.
 fn code(status: &Status) -> Code {
     match (status.source().is_some(), status.code()) {
-        // The client's own timer.
-        (true, Code::Cancelled) if status.message().contains("Timeout") => Code::DeadlineExceeded,
+        (true, _) if is_own_timer(status) => Code::DeadlineExceeded,
         (true, _) if has_timed_out(status) => Code::DeadlineExceeded,
         (true, _) => Code::Unavailable,
         (false, code) => code,
     }
+}
+
+/// Returns true if the library's timer of the call expired.
+pub(super) fn is_own_timer(status: &Status) -> bool {
+    status.source().is_some() && status.code() == Code::Cancelled && status.message().contains("Timeout")
 }
 
 /// Returns true if the connection ended because the other end did not answer a ping.
