@@ -8,7 +8,7 @@ use super::{
         counters::cpu_time,
         line::{Line, Point},
         sidecar::{BINARY, command, file},
-        surroundings::{on_first_cpu, patience, wait_for},
+        surroundings::{on_first_cpu, patience, skip, wait_for},
         truth::{exactly, record},
         wire::{Version, Wire},
     },
@@ -147,8 +147,13 @@ fn short_lived(scene: &Scene) {
     let (used, seen) =
         containers.iter().fold((0.0, 0.0), |(used, seen), (path, each, _)| (used + each, seen + of(path)));
     eprintln!("{seen:.4} s of {used:.4} s");
-    if keeps_removed() && containers.iter().all(|(_, _, keeps)| *keeps) {
+    if !keeps_removed() {
+        return skip("CPU time of short containers: this kernel has no array of the scheduler's entities");
+    }
+    if containers.iter().all(|(_, _, keeps)| *keeps) {
         assert!((seen - used).abs() <= 0.02 * used, "{seen} s of {used} s");
+    } else {
+        eprintln!("this hierarchy is left out: its cgroups lack the controller `cpu`");
     }
 }
 
