@@ -48,6 +48,8 @@ pub enum Order {
     Refused(SocketAddr),
     /// Take turns with the other end of a connection, and return the time of each in nanoseconds.
     Converse(usize, Turns),
+    /// End the direction in which a connection sends.
+    Finish(usize),
     /// Close a connection.
     Close(usize),
     /// Send a descriptor of a socket.

@@ -17,7 +17,7 @@ use std::{
 use rustix::{
     io::fcntl_dupfd_cloexec,
     net::{
-        AddressFamily, SocketType, bind, ipproto, listen, socket,
+        AddressFamily, Shutdown, SocketType, bind, ipproto, listen, shutdown, socket,
         sockopt::{socket_acceptconn, socket_type},
     },
 };
@@ -211,13 +211,22 @@ pub fn serve(path: &Path) {
                 bind(raw.last().unwrap(), &SocketAddr::new(address, 0)).unwrap();
                 Reply::Done
             }
-            Order::Connect(address) => add(&mut sockets, |_| Socket::new(TcpStream::connect(address).unwrap().into())),
+            Order::Connect(address) => {
+                let stream = TcpStream::connect(address).unwrap();
+                let own = stream.local_addr().unwrap();
+                sockets.push(Socket::new(stream.into()));
+                Reply::Bound(sockets.len() - 1, own)
+            }
             Order::Refused(address) => {
                 assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
                 Reply::Done
             }
             Order::Converse(socket, turns) => {
                 Reply::Turns((0..turns.count).map(|_| sockets[socket].turn(turns)).collect())
+            }
+            Order::Finish(socket) => {
+                shutdown(&sockets[socket], Shutdown::Write).unwrap();
+                Reply::Done
             }
             Order::Close(socket) => {
                 // The other indices stay valid.

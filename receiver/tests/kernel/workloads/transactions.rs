@@ -8,7 +8,7 @@ use super::{
         support::{
             cgroups::Group,
             line::{Line, Value},
-            surroundings::skip,
+            surroundings::{patience, skip, wait_for},
             truth::{exactly, record},
             wire::{Version, Wire},
         },
@@ -76,7 +76,7 @@ fn converse(wire: &Wire, [serving, asking]: [&Group; 2]) -> [Vec<u64>; 2] {
     let mut times = [Vec::new(), Vec::new()];
     for connection in 0..=SINGLE {
         let count = if connection == 0 { KEPT } else { 1 };
-        let (asks, answers) = (client.connect(address), server.accept(listener));
+        let (asks, answers) = (client.connect(address).0, server.accept(listener));
         let turns = [CLIENT, SERVER].map(|turns| Turns { count, ..turns });
         let of_both = client.converse((asks, turns[0]), &server, (answers, turns[1]));
         times.iter_mut().zip(of_both).for_each(|(times, more)| times.extend(more));
@@ -140,7 +140,7 @@ fn without_turns(scene: &Scene) {
     let server = Worker::start(&serving.own(), &wire.right);
     let client = Worker::start(&asking.own(), &wire.left);
     let (listener, address) = server.bind(Transport::Tcp, wire.server());
-    let (asks, answers) = (client.connect(address), server.accept(listener));
+    let (asks, answers) = (client.connect(address).0, server.accept(listener));
     client.converse((asks, SENT), &server, (answers, READ));
     // A server that closes before it has read everything resets the connection.
     client.converse((asks, SENT), &server, (answers, Turns { reads: 1, ..READ }));
@@ -160,4 +160,51 @@ fn without_turns(scene: &Scene) {
 #[test]
 fn streams_have_no_transactions_and_resets_and_refusals_are_counted() {
     everywhere("connections without turns", without_turns);
+}
+
+/// A response after the end of the client's direction, and a connection that is older than the sidecar.
+fn half_closed_and_older(scene: &Scene) {
+    const ASK: Turns = Turns { count: 1, asks: true, reads: 0, pieces: 1, ..CLIENT };
+    const HEAR: Turns = Turns { count: 1, asks: false, reads: 1_000, delay: Duration::ZERO, pieces: 0, ..CLIENT };
+    const GET: Turns = Turns { count: 1, asks: false, reads: 100, delay: Duration::ZERO, pieces: 0, ..SERVER };
+    const ANSWER: Turns = Turns { count: 1, asks: true, reads: 0, pieces: 1, ..SERVER };
+    let [serving, asking] = [scene.group(), scene.group()];
+    let wire = Wire::veth(Version::Ipv4);
+    let server = Worker::start(&serving.own(), &wire.right);
+    let client = Worker::start(&asking.own(), &wire.left);
+    let turn = |asks, answers, between: &dyn Fn()| {
+        client.converse((asks, ASK), &server, (answers, GET));
+        between();
+        server.converse((answers, ANSWER), &client, (asks, HEAR));
+    };
+    // Of a connection that is older than the sidecar, the end with the lower port counts as server.
+    let older = wait_for("a connection whose server has the lower port", patience(Duration::from_secs(20)), || {
+        let (listener, address) = server.bind(Transport::Tcp, wire.server());
+        let (asks, own) = client.connect(address);
+        (address.port() < own.port()).then(|| (asks, server.accept(listener)))
+    });
+    turn(older.0, older.1, &|| {});
+    let sidecar = scene.sidecar(&[]);
+    if served_by(&sidecar.snapshot(), "tcp_segment").is_none() {
+        return skip("half-closed connections: programs cannot read the socket of a packet here");
+    }
+    let (listener, address) = server.bind(Transport::Tcp, wire.server());
+    let half = (client.connect(address).0, server.accept(listener));
+    turn(half.0, half.1, &|| client.finish(half.0));
+    (0..2).for_each(|_| turn(older.0, older.1, &|| {}));
+    for (asks, answers) in [half, older] {
+        server.close(answers);
+        client.close(asks);
+    }
+    let line = sidecar.snapshot();
+    let count = |role, group| durations(&line, TRANSACTION, role, group).0;
+    let established = |group| counted(&line, CONNECTIONS, &[("undercurrent.tcp.outcome", "established")], group);
+    assert_eq!([established(&serving), established(&asking)], [1.0, 1.0], "the older connection has no handshake");
+    // The client's first request was sent before any segment showed the connection.
+    assert_eq!([count("server", &serving), count("client", &asking)], [3.0, 2.0]);
+}
+
+#[test]
+fn half_closed_connections_have_turns_and_older_ones_no_handshake() {
+    everywhere("half-closed connections", half_closed_and_older);
 }

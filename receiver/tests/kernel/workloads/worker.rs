@@ -130,15 +130,20 @@ impl Worker {
         let Reply::Done = self.ask(&Order::Overhear(address)) else { unreachable!() };
     }
 
-    /// Connects to an address.
-    pub fn connect(&self, address: SocketAddr) -> usize {
-        let Reply::Socket(socket) = self.ask(&Order::Connect(address)) else { unreachable!() };
-        socket
+    /// Connects to an address. Returns the own address too.
+    pub fn connect(&self, address: SocketAddr) -> (usize, SocketAddr) {
+        let Reply::Bound(socket, own) = self.ask(&Order::Connect(address)) else { unreachable!() };
+        (socket, own)
     }
 
     /// Connects to an address that refuses.
     pub fn refused(&self, address: SocketAddr) {
         let Reply::Done = self.ask(&Order::Refused(address)) else { unreachable!() };
+    }
+
+    /// Ends the direction in which a connection sends.
+    pub fn finish(&self, socket: usize) {
+        let Reply::Done = self.ask(&Order::Finish(socket)) else { unreachable!() };
     }
 
     /// Closes a socket.
