@@ -11,7 +11,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP,
+    ETH_P_IP, ETH_P_IPV6, IPPROTO_UDP,
     arguments::first,
     reached,
     subject::{Filtered, entering},
@@ -26,6 +26,7 @@ use crate::{
         owner::{self, or_node},
         pointer::{Access, Ptr},
         sample,
+        tcp::IPPROTO_TCP,
         tcp_header::TcpHeader,
         unread,
     },

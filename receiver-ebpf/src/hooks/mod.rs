@@ -43,7 +43,6 @@ const ETH_P_IPV6: u16 = 0x86ddu16.to_be();
 /// `ETH_P_IP` in network order.
 const ETH_P_IP: u16 = 0x0800u16.to_be();
 
-const IPPROTO_TCP: u8 = 6;
 const IPPROTO_UDP: u8 = 17;
 
 /// Handles a packet at a receive point. `slot` looks up the packet's owner; it runs at most once, and only if a handler needs

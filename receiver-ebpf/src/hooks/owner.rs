@@ -7,7 +7,7 @@ use crate::{
         fields::{SOCKET_SOCK, Sock, Socket},
         owner,
         pointer::Ptr,
-        tcp,
+        tcp::{self, state},
     },
     signals::tcp_rtt,
 };
@@ -54,15 +54,12 @@ fn read(sock: Ptr<Sock>, flags: i32) {
     tcp_rtt::read(|| tcp::smoothed_rtt(sock), || peer_ip_version(sock), 1, || owner::or_node(|| owner::slot(reader)));
 }
 
-const TCP_SYN_SENT: i32 = 2;
-const TCP_LISTEN: i32 = 10;
-
 /// Tracepoint `inet_sock_set_state(const struct sock *sk, const int oldstate, const int newstate)`, 5.10 to 7.3: the task of the system
 /// call `listen` or `connect` enters these states. An accepted connection inherits the owner of its listener.
 #[btf_tracepoint(function = "inet_sock_set_state")]
 fn inet_sock_set_state(ctx: BtfTracePointContext) -> i32 {
-    let state: i32 = ctx.arg(2);
-    if matches!(state, TCP_SYN_SENT | TCP_LISTEN) {
+    let entered: i32 = ctx.arg(2);
+    if matches!(entered as u8, state::SYN_SENT | state::LISTEN) {
         owner::opened_by_current(ctx.pointer(0));
     }
     0

@@ -5,18 +5,17 @@ use undercurrent_ebpf::abi::{
     workload::Slot,
 };
 
-use super::{ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP};
+use super::{ETH_P_IP, ETH_P_IPV6, IPPROTO_UDP};
 use crate::kernel::{
     field::read_at,
     fields::{SKB_HEAD, SKB_NETWORK_HEADER, SOCK_FAMILY, SOCK_STATE, SOCK_V6_DADDR, SkBuff, Sock},
     owner,
     pointer::{Access, Ptr},
+    tcp::{IPPROTO_TCP, state},
 };
 
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
-const TCP_TIME_WAIT: u8 = 6;
-const TCP_NEW_SYN_RECV: u8 = 12;
 
 /// Returns true if a socket's family is IPv4 or IPv6.
 #[inline(always)]
@@ -32,7 +31,7 @@ pub fn is_fullsock(sock: Ptr<Sock>) -> bool {
     if sock.is_null() {
         return false;
     }
-    is_inet(sock) && !matches!(sock.read(&SOCK_STATE), TCP_TIME_WAIT | TCP_NEW_SYN_RECV)
+    is_inet(sock) && !matches!(sock.read(&SOCK_STATE), state::TIME_WAIT | state::NEW_SYN_RECV)
 }
 
 /// Returns the slot of a trusted socket's owner; `None` if it is no full IPv4 or IPv6 socket.

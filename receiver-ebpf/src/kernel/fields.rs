@@ -85,6 +85,8 @@ fields! {
     TCP_WRITTEN: Field<TcpSock, u32> = "tcp_sock.write_seq";
     /// Departure time of the last segment, nanoseconds of the monotonic clock.
     TCP_LAST_DEPARTURE: Field<TcpSock, u64> = "tcp_sock.tcp_wstamp_ns";
+    /// Segments that the connection sent again.
+    TCP_RETRANSMITS: Field<TcpSock, u32> = "tcp_sock.total_retrans";
     /// Bytes that the connection received.
     TCP_BYTES_RECEIVED: Field<TcpSock, u64> = "tcp_sock.bytes_received";
     /// Root of the tree of segments that were sent and not acknowledged, by sequence number; null if the tree is empty.

@@ -12,10 +12,24 @@ use super::{
     workarounds::opaque,
 };
 
-/// `sock.sk_protocol` of TCP.
-const IPPROTO_TCP: u16 = 6;
+/// Protocol number of TCP, also `sock.sk_protocol`.
+pub const IPPROTO_TCP: u8 = 6;
 /// `sock.sk_type` of a connection.
 const SOCK_STREAM: u16 = 1;
+
+/// States of connections (include/net/tcp_states.h).
+pub mod state {
+    pub const ESTABLISHED: u8 = 1;
+    pub const SYN_SENT: u8 = 2;
+    pub const FIN_WAIT1: u8 = 4;
+    pub const FIN_WAIT2: u8 = 5;
+    pub const TIME_WAIT: u8 = 6;
+    pub const CLOSE_WAIT: u8 = 8;
+    pub const LAST_ACK: u8 = 9;
+    pub const LISTEN: u8 = 10;
+    pub const CLOSING: u8 = 11;
+    pub const NEW_SYN_RECV: u8 = 12;
+}
 
 constants! {
     /// 1 if the kernel has `bpf_skc_to_tcp_sock` (5.9 and later).
@@ -31,7 +45,7 @@ const EIGHTH: u64 = 125;
 /// Multipath TCP has another protocol number; its subflows are TCP connections.
 #[inline(always)]
 pub fn is_connection<A: Access>(sock: Ptr<Sock, A>) -> bool {
-    sock.read(&SOCK_PROTOCOL) == IPPROTO_TCP && sock.read(&SOCK_TYPE) == SOCK_STREAM
+    sock.read(&SOCK_PROTOCOL) == IPPROTO_TCP.into() && sock.read(&SOCK_TYPE) == SOCK_STREAM
 }
 
 /// Returns the connection of a socket, or null; `None` for other sockets, and if the kernel has no cast. The pointer must be
@@ -68,7 +82,7 @@ fn cast(sock: Ptr<Sock>, id: u32) -> Ptr<TcpSock> {
 #[inline(always)]
 pub fn of_stream(sock: Ptr<Sock>) -> Option<Ptr<TcpSock>> {
     match type_id() {
-        Some(id) if sock.read(&SOCK_PROTOCOL) == IPPROTO_TCP => Some(cast(sock, id)),
+        Some(id) if sock.read(&SOCK_PROTOCOL) == IPPROTO_TCP.into() => Some(cast(sock, id)),
         Some(_) => None,
         None => connection_by_helper(sock),
     }

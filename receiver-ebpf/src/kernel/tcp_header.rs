@@ -2,10 +2,8 @@
 
 use undercurrent_ebpf::abi::latency::IpVersion;
 
-use super::context::SkbContext;
+use super::{context::SkbContext, tcp::IPPROTO_TCP};
 
-/// Protocol number of TCP.
-const IPPROTO_TCP: u8 = 6;
 /// Bytes of a TCP header without options.
 const TCP_HEADER: usize = 20;
 /// Bytes of an IPv4 header without options.

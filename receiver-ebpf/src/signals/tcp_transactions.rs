@@ -30,29 +30,17 @@ use crate::kernel::{
     clock,
     fields::{
         SKB_CB, SKB_LEFT, SKB_RIGHT, SKB_TSTAMP, SOCK_DPORT, SOCK_PORT, SOCK_SHUTDOWN, SOCK_STATE, SOCK_UNACKNOWLEDGED,
-        SkBuff, Sock, TCP_BYTES_RECEIVED, TCP_END, TCP_LAST_DEPARTURE, TCP_RECEIVE_NEXT, TCP_SACKED, TCP_SEND_NEXT,
-        TCP_START, TCP_UNACKNOWLEDGED, TCP_WRITTEN,
+        SkBuff, Sock, TCP_BYTES_RECEIVED, TCP_END, TCP_LAST_DEPARTURE, TCP_RECEIVE_NEXT, TCP_RETRANSMITS, TCP_SACKED,
+        TCP_SEND_NEXT, TCP_START, TCP_UNACKNOWLEDGED, TCP_WRITTEN,
     },
     pointer::{Probed, Ptr},
     shard::{Counters, SlotCounters},
     storage::OwnValue,
-    tcp::{self, untrusted},
+    tcp::{self, state, untrusted},
     tcp_header::TcpHeader,
 };
 
 switch!("tcp_transactions");
-
-/// States of connections (include/net/tcp_states.h).
-mod state {
-    pub const ESTABLISHED: u8 = 1;
-    pub const SYN_SENT: u8 = 2;
-    pub const FIN_WAIT1: u8 = 4;
-    pub const FIN_WAIT2: u8 = 5;
-    pub const CLOSE_WAIT: u8 = 8;
-    pub const LAST_ACK: u8 = 9;
-    pub const LISTEN: u8 = 10;
-    pub const CLOSING: u8 = 11;
-}
 
 /// `sk_shutdown` of a connection that its application has closed (`SHUTDOWN_MASK`).
 const CLOSED: u8 = 3;
@@ -169,7 +157,7 @@ fn begin(
                 return;
             }
             if header.has(TcpHeader::RST) {
-                count(slot(), Count::Refused, 1);
+                count(slot(), Count::Refused);
                 return;
             }
             if !header.has(TcpHeader::SYN) {
@@ -198,7 +186,7 @@ fn begin(
     }
     let slot = slot();
     if is_new {
-        count(slot, Count::Established(added.role), 1);
+        count(slot, Count::Established(added.role));
     }
     add(added, || slot);
 }
@@ -301,19 +289,26 @@ const fn is_sending(next: u32, header: &TcpHeader) -> bool {
 
 /// Returns the departure time of the unacknowledged segment that has a sequence number, nanoseconds of the monotonic clock; [`UNKNOWN`] if
 /// there is none, or if it was sent again (`tcp_update_skb_after_send` and `__tcp_retransmit_skb`, Linux 5.10 to 6.18).
+///
+/// The tree may change meanwhile: the helper reads any address, and the caller checks the time.
 #[inline(always)]
 fn departure(sock: Ptr<Sock>, from: u32, header: &TcpHeader) -> u64 {
-    let found = find_departure(sock.probed().read(&SOCK_UNACKNOWLEDGED), from);
-    if found == UNKNOWN && is_sending(untrusted(sock, &TCP_SEND_NEXT), header) {
-        untrusted(sock, &TCP_LAST_DEPARTURE)
-    } else {
-        found
+    let root = sock.read(&SOCK_UNACKNOWLEDGED);
+    if root != 0 {
+        let skb = Ptr::<SkBuff, Probed>::at(root);
+        // Most turns begin with a segment that no other one precedes.
+        if skb.embedded(&SKB_CB).read(&TCP_START) == from && untrusted(sock, &TCP_RETRANSMITS) == 0 {
+            return skb.read(&SKB_TSTAMP);
+        }
+        let found = find_departure(sock.probed().read(&SOCK_UNACKNOWLEDGED), from);
+        if found != UNKNOWN {
+            return found;
+        }
     }
+    if is_sending(untrusted(sock, &TCP_SEND_NEXT), header) { untrusted(sock, &TCP_LAST_DEPARTURE) } else { UNKNOWN }
 }
 
-/// Searches a tree of unacknowledged segments. It may change meanwhile: the helper reads any address, and the caller checks the time.
-///
-/// A global function, which the verifier follows once.
+/// Searches a tree of unacknowledged segments. A global function, which the verifier follows once.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn find_departure(root: u64, from: u32) -> u64 {
@@ -356,10 +351,11 @@ fn add(added: Added, slot: impl FnOnce() -> Slot) {
         Role::Client => durations(Role::Client, transaction, connection, slot),
         Role::Server => durations(Role::Server, transaction, connection, slot),
     }
-    count(slot, Count::Sent, sent.into());
-    count(slot, Count::Received, received.into());
+    let Some(counters) = SlotCounters::of(&TRANSACTIONS, slot) else { return };
+    counters.add(Count::Sent.index(), sent.into());
+    counters.add(Count::Received.index(), received.into());
     if reset {
-        count(slot, Count::Reset(role), 1);
+        counters.add(Count::Reset(role).index(), 1);
     }
 }
 
@@ -375,9 +371,10 @@ fn durations(role: Role, transaction: u64, connection: u64, slot: Slot) {
     }
 }
 
+/// Counts a connection.
 #[inline(always)]
-fn count(slot: Slot, what: Count, amount: u64) {
+fn count(slot: Slot, what: Count) {
     if let Some(counters) = SlotCounters::of(&TRANSACTIONS, slot) {
-        counters.add(what.index(), amount);
+        counters.add(what.index(), 1);
     }
 }

@@ -16,9 +16,7 @@ const STRUCTS: [&str; 6] = ["sk_buff", "sock", "scm_timestamping_internal", "tcp
 
 /// The members of `tcp_sock` that the fixtures keep.
 const TCP: &[&str] = &[
-    "bytes_acked",
     "bytes_received",
-    "bytes_sent",
     "copied_seq",
     "ooo_last_skb",
     "out_of_order_queue",
