@@ -1,5 +1,7 @@
 //! State of TCP connections.
 
+use core::ffi::c_void;
+
 use aya_ebpf::helpers::generated::bpf_skc_to_tcp_sock;
 use undercurrent_ebpf::abi::cast::POINTER;
 use zerocopy::FromBytes;
@@ -7,8 +9,8 @@ use zerocopy::FromBytes;
 use super::{
     constant::constants,
     field::Field,
-    fields::{SOCK_PROTOCOL, SOCK_TYPE, Sock, TCP_OUT_OF_ORDER, TCP_SRTT, TcpSock},
-    pointer::{Access, Ptr},
+    fields::{SKB_CB, SOCK_PROTOCOL, SOCK_TYPE, SkBuff, Sock, TCP_OUT_OF_ORDER, TCP_SRTT, TcpSkbCb, TcpSock},
+    pointer::{Access, Probed, Ptr},
     workarounds::opaque,
 };
 
@@ -36,6 +38,10 @@ constants! {
     CASTS = "tcp.cast";
     /// BTF type id of `struct tcp_sock` if the kernel has `bpf_rdonly_cast` (6.2 and later); else zero.
     TYPE = "tcp.type";
+    /// The same of `struct sk_buff`.
+    SEGMENT_TYPE = "tcp.segment";
+    /// The same of `struct tcp_skb_cb`.
+    CONTROL_TYPE = "tcp.control";
 }
 
 /// Nanoseconds in the unit of `srtt_us`, an eighth of a microsecond.
@@ -56,7 +62,7 @@ fn connection(sock: Ptr<Sock>) -> Option<Ptr<TcpSock>> {
         return None;
     }
     match type_id() {
-        Some(id) => Some(cast(sock, id)),
+        Some(id) => Some(cast(sock.raw(), id)),
         None => connection_by_helper(sock),
     }
 }
@@ -68,13 +74,21 @@ fn type_id() -> Option<u32> {
     if id == 0 { None } else { Some(id) }
 }
 
-/// Casts the socket of a connection without a call. `id` is the result of [`type_id`].
+/// Casts an address without a call. `id` is the BTF type id of `T`.
 #[inline(always)]
-fn cast(sock: Ptr<Sock>, id: u32) -> Ptr<TcpSock> {
+fn cast<T>(address: *const impl Sized, id: u32) -> Ptr<T> {
     // SAFETY: the loader replaces the address by `bpf_rdonly_cast`, which has this signature.
-    let cast: unsafe extern "C" fn(*const Sock, u32) -> *const TcpSock = unsafe { core::mem::transmute(POINTER) };
-    // SAFETY: the function returns the pointer with the type of the id. Its loads fault safely on other sockets.
-    unsafe { Ptr::typed(cast(sock.raw(), id)) }
+    let cast: unsafe extern "C" fn(*const c_void, u32) -> *const T = unsafe { core::mem::transmute(POINTER) };
+    // SAFETY: the function returns the pointer with the type of the id. Loads from an address that is no such struct read other memory, or
+    // zero if they fault.
+    unsafe { Ptr::typed(cast(address.cast(), id)) }
+}
+
+/// Returns the segment at an address, and what TCP knows of it. The kernel must have `bpf_rdonly_cast`.
+#[inline(always)]
+pub fn segment(address: u64) -> (Ptr<SkBuff>, Ptr<TcpSkbCb>) {
+    let control = Ptr::<SkBuff, Probed>::at(address).embedded(&SKB_CB);
+    (cast(address as *const c_void, SEGMENT_TYPE.get()), cast(control.raw(), CONTROL_TYPE.get()))
 }
 
 /// Returns the connection of a trusted socket that is read as a stream; `None` for the main socket of multipath TCP. The socket
@@ -82,7 +96,7 @@ fn cast(sock: Ptr<Sock>, id: u32) -> Ptr<TcpSock> {
 #[inline(always)]
 pub fn of_stream(sock: Ptr<Sock>) -> Option<Ptr<TcpSock>> {
     match type_id() {
-        Some(id) if sock.read(&SOCK_PROTOCOL) == IPPROTO_TCP.into() => Some(cast(sock, id)),
+        Some(id) if sock.read(&SOCK_PROTOCOL) == IPPROTO_TCP.into() => Some(cast(sock.raw(), id)),
         Some(_) => None,
         None => connection_by_helper(sock),
     }
@@ -125,7 +139,7 @@ pub fn untrusted<V: Copy + FromBytes, const FIELD: u64>(
     field: &'static Field<TcpSock, V, FIELD>,
 ) -> V {
     match type_id() {
-        Some(id) => cast(sock, id).read(field),
+        Some(id) => cast::<TcpSock>(sock.raw(), id).read(field),
         None => sock.probed().cast::<TcpSock>().read(field),
     }
 }

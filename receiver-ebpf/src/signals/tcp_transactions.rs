@@ -29,11 +29,11 @@ use crate::kernel::{
     cells::MMAPABLE,
     clock,
     fields::{
-        SKB_CB, SKB_LEFT, SKB_RIGHT, SKB_TSTAMP, SOCK_DPORT, SOCK_PORT, SOCK_SHUTDOWN, SOCK_STATE, SOCK_UNACKNOWLEDGED,
-        SkBuff, Sock, TCP_BYTES_RECEIVED, TCP_END, TCP_LAST_DEPARTURE, TCP_RECEIVE_NEXT, TCP_RETRANSMITS, TCP_SACKED,
-        TCP_SEND_NEXT, TCP_START, TCP_UNACKNOWLEDGED, TCP_WRITTEN,
+        SKB_LEFT, SKB_RIGHT, SKB_TSTAMP, SOCK_DPORT, SOCK_PORT, SOCK_SHUTDOWN, SOCK_STATE, SOCK_UNACKNOWLEDGED, Sock,
+        TCP_BYTES_RECEIVED, TCP_END, TCP_LAST_DEPARTURE, TCP_RECEIVE_NEXT, TCP_RETRANSMITS, TCP_SACKED, TCP_SEND_NEXT,
+        TCP_START, TCP_UNACKNOWLEDGED, TCP_WRITTEN,
     },
-    pointer::{Probed, Ptr},
+    pointer::Ptr,
     shard::{Counters, SlotCounters},
     storage::OwnValue,
     tcp::{self, state, untrusted},
@@ -290,14 +290,14 @@ const fn is_sending(next: u32, header: &TcpHeader) -> bool {
 /// Returns the departure time of the unacknowledged segment that has a sequence number, nanoseconds of the monotonic clock; [`UNKNOWN`] if
 /// there is none, or if it was sent again (`tcp_update_skb_after_send` and `__tcp_retransmit_skb`, Linux 5.10 to 6.18).
 ///
-/// The tree may change meanwhile: the helper reads any address, and the caller checks the time.
+/// The tree may change meanwhile: a load from any address is safe, and the caller checks the time.
 #[inline(always)]
 fn departure(sock: Ptr<Sock>, from: u32, header: &TcpHeader) -> u64 {
     let root = sock.read(&SOCK_UNACKNOWLEDGED);
     if root != 0 {
-        let skb = Ptr::<SkBuff, Probed>::at(root);
+        let (skb, segment) = tcp::segment(root);
         // Most turns begin with a segment that no other one precedes.
-        if skb.embedded(&SKB_CB).read(&TCP_START) == from && untrusted(sock, &TCP_RETRANSMITS) == 0 {
+        if segment.read(&TCP_START) == from && untrusted(sock, &TCP_RETRANSMITS) == 0 {
             return skb.read(&SKB_TSTAMP);
         }
         let found = find_departure(sock.probed().read(&SOCK_UNACKNOWLEDGED), from);
@@ -317,8 +317,7 @@ extern "C" fn find_departure(root: u64, from: u32) -> u64 {
         if node == 0 || !enabled() {
             break;
         }
-        let skb = Ptr::<SkBuff, Probed>::at(node);
-        let segment = skb.embedded(&SKB_CB);
+        let (skb, segment) = tcp::segment(node);
         if is_after(segment.read(&TCP_START), from) {
             node = skb.read(&SKB_LEFT);
         } else if !is_after(segment.read(&TCP_END), from) {

@@ -20,6 +20,8 @@ pub struct Casts {
     pub pointer: Option<u32>,
     /// Id of `struct tcp_sock`, on kernels with `bpf_rdonly_cast`.
     pub tcp_socket: Option<u32>,
+    /// Ids of `struct sk_buff` and `struct tcp_skb_cb`, on kernels with `bpf_rdonly_cast`.
+    pub tcp_segment: Option<(u32, u32)>,
     /// Id of `bpf_dynptr_from_skb`, on kernels where programs of tracepoints can call it.
     pub packet: Option<u32>,
 }
@@ -33,9 +35,11 @@ impl Casts {
     pub fn of(types: &Btf<'_>) -> Self {
         let function = |name| types.function(name).map(|function| function.id.0);
         let (context, pointer) = (function("bpf_cast_to_kern_ctx"), function("bpf_rdonly_cast"));
-        let tcp_socket = pointer.and_then(|_| types.find("tcp_sock", Kind::Struct)).map(|id| id.0);
+        let of_struct = |name| pointer.and_then(|_| types.find(name, Kind::Struct)).map(|id| id.0);
+        let tcp_socket = of_struct("tcp_sock");
+        let tcp_segment = of_struct("sk_buff").zip(of_struct("tcp_skb_cb"));
         let packet = function(SINCE_6_12).and_then(|_| function("bpf_dynptr_from_skb"));
-        Self { context, pointer, tcp_socket, packet }
+        Self { context, pointer, tcp_socket, tcp_segment, packet }
     }
 
     /// Replaces the placeholder calls in an object with calls of the kernel functions.

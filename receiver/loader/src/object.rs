@@ -144,6 +144,7 @@ impl KernelFacts<'_> {
     fn constants(&self) -> Vec<(String, u32)> {
         let by = self.ownership.map_or(ownership::OFF, owner_by);
         let hierarchy = self.ownership.map_or(0, hierarchy);
+        let (segment, control) = self.casts.tcp_segment.unwrap_or_default();
         let named = [
             ("owner.by", by),
             ("owner.storage", u32::from(self.socket_storage)),
@@ -152,6 +153,8 @@ impl KernelFacts<'_> {
             ("cgroup.cpus", number(self.cpus)),
             ("tcp.cast", u32::from(self.tcp_sockets)),
             ("tcp.type", self.casts.tcp_socket.unwrap_or(0)),
+            ("tcp.segment", segment),
+            ("tcp.control", control),
             ("processor.counters", self.counters),
             ("sample.registers", u32::from(self.task_registers)),
         ];
