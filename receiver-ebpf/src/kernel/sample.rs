@@ -27,6 +27,10 @@ pub fn early() -> u64 {
 #[map]
 static CHANCE: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
 
+/// The last number of [`next`] on each CPU.
+#[map]
+static NEXT: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
+
 /// Decides at random if a packet without a timestamp is measured.
 ///
 /// The sequence is that of Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014. The kernel's
@@ -56,6 +60,25 @@ pub fn share() -> u64 {
 pub fn takes(sequence: u32) -> bool {
     let mask = variable(&MASK);
     mask == 0 || mix_twice(sequence.into()) >> 32 & mask == 0
+}
+
+/// Returns a number that no earlier call on this CPU returned.
+#[inline(always)]
+pub fn next() -> u64 {
+    let Some(next) = NEXT.get_ptr_mut(0) else { return 0 };
+    // SAFETY: this CPU's entry, which lives as long as the program. Two programs may get one number, which is harmless.
+    unsafe {
+        *next += 1;
+        *next
+    }
+}
+
+/// Decides if an event is measured, by its number: one event of each group of successive numbers, at a random place in the group.
+/// So the number of measured events differs little from its expectation, and events that alternate are measured evenly.
+#[inline(always)]
+pub fn takes_one_of_each(number: u64) -> bool {
+    let mask = variable(&MASK);
+    mask == 0 || (mix_twice(number & !mask) >> 32 ^ number) & mask == 0
 }
 
 /// Returns the number of packets that a packet with this timestamp represents; `None` outside of the sample.

@@ -23,13 +23,9 @@ const SOCK_STREAM: u16 = 1;
 pub mod state {
     pub const ESTABLISHED: u8 = 1;
     pub const SYN_SENT: u8 = 2;
-    pub const FIN_WAIT1: u8 = 4;
-    pub const FIN_WAIT2: u8 = 5;
     pub const TIME_WAIT: u8 = 6;
     pub const CLOSE_WAIT: u8 = 8;
-    pub const LAST_ACK: u8 = 9;
     pub const LISTEN: u8 = 10;
-    pub const CLOSING: u8 = 11;
     pub const NEW_SYN_RECV: u8 = 12;
 }
 

@@ -1,5 +1,7 @@
 //! The header of a TCP segment that a `cgroup_skb` program sees.
 
+use core::arch::asm;
+
 use undercurrent_ebpf::abi::latency::IpVersion;
 
 use super::{context::SkbContext, tcp::IPPROTO_TCP};
@@ -52,9 +54,7 @@ impl TcpHeader {
     /// Reads a header at an offset.
     #[inline(always)]
     fn at<const LENGTH: usize>(skb: SkbContext, headers: &[u8; LENGTH], tcp: usize) -> Self {
-        let number = |at: usize| {
-            u32::from_be_bytes([headers[tcp + at], headers[tcp + at + 1], headers[tcp + at + 2], headers[tcp + at + 3]])
-        };
+        let number = |at: usize| u32::from_be(load(headers, tcp + at));
         let header = u32::from(headers[tcp + 12] >> 4) * 4;
         Self {
             sequence: number(4),
@@ -75,4 +75,16 @@ impl TcpHeader {
     pub const fn end(&self) -> u32 {
         self.sequence.wrapping_add(self.data)
     }
+}
+
+/// Loads four bytes at a constant offset. The compiler would load each byte, since it does not know that the kernel accepts any alignment.
+#[inline(always)]
+fn load<const LENGTH: usize>(bytes: &[u8; LENGTH], at: usize) -> u32 {
+    let bytes = &bytes[at..at + size_of::<u32>()];
+    let word: u64;
+    // SAFETY: four bytes of the slice.
+    unsafe {
+        asm!("{} = *(u32 *)({} + 0)", out(reg) word, in(reg) bytes.as_ptr(), options(pure, readonly, nostack));
+    }
+    word as u32
 }

@@ -34,6 +34,7 @@ use crate::kernel::{
         TCP_START, TCP_UNACKNOWLEDGED, TCP_WRITTEN,
     },
     pointer::Ptr,
+    sample,
     shard::{Counters, SlotCounters},
     storage::OwnValue,
     tcp::{self, state, untrusted},
@@ -44,6 +45,8 @@ switch!("tcp_transactions");
 
 /// `sk_shutdown` of a connection that its application has closed (`SHUTDOWN_MASK`).
 const CLOSED: u8 = 3;
+/// The bit of `sk_shutdown` of a connection that sends nothing more (`SEND_SHUTDOWN`).
+const SENT_ALL: u8 = 2;
 /// The bit of `tcp_skb_cb.sacked` of a segment that was sent again (`TCPCB_EVER_RETRANS`). Its departure time is the last one.
 const SENT_AGAIN: u8 = 0x80;
 /// Levels of the tree of unacknowledged segments that are searched. A red-black tree of 2^n segments has at most 2n levels.
@@ -52,6 +55,8 @@ const LEVELS: usize = 24;
 const UNCOUNTED: u32 = 1 << 16;
 /// A time or duration that is not known.
 const UNKNOWN: u64 = 1;
+/// The time of a turn that is not in the sample.
+const SKIPPED: u64 = 2;
 
 /// The turns of a connection.
 #[derive(Clone, Copy)]
@@ -59,10 +64,13 @@ const UNKNOWN: u64 = 1;
 struct Turns {
     /// The time of the handshake; zero if no program saw it.
     began: u64,
-    /// The departure of a client's request, or the arrival of the last segment of a server's request; [`UNKNOWN`], or zero without one.
+    /// The departure of a client's request, or the arrival of the last segment of a server's request; [`UNKNOWN`], [`SKIPPED`], or zero
+    /// without one.
     first: u64,
-    /// The arrival of the last segment of the response to a client; zero without one.
+    /// The arrival of the last segment of the response to a client; [`SKIPPED`], or zero without one.
     last: u64,
+    /// The number of the next turn, for the sample.
+    turn: u64,
     /// The sequence number at which the next data to send begins.
     mark: u32,
     /// The sequence number up to which sent data is counted.
@@ -94,7 +102,7 @@ static TRANSACTIONS: Counters<WORDS> = Counters::with_max_entries(1, MMAPABLE);
 #[derive(Clone, Copy)]
 struct Added {
     role: Role,
-    /// The duration of a transaction in nanoseconds, or [`UNKNOWN`].
+    /// The duration of a transaction in the sample in nanoseconds, or [`UNKNOWN`].
     transaction: u64,
     /// The duration of the connection in nanoseconds.
     connection: u64,
@@ -114,18 +122,17 @@ impl Added {
 /// clock was not read. `socket` is the socket of the program's context, and `sock` the same one with its kernel type.
 #[inline(always)]
 pub fn advance(socket: *const bpf_sock, sock: Ptr<Sock>, header: &TcpHeader, early: u64, slot: impl FnOnce() -> Slot) {
+    let turns = TURNS.value(socket);
+    if !turns.is_null() {
+        // SAFETY: storage of the socket, checked for null.
+        add(turn(unsafe { &mut *turns }, sock, header, early), slot);
+        return;
+    }
     let state = sock.read(&SOCK_STATE);
     // Raw sockets get segments too.
-    if state == state::LISTEN || !tcp::is_connection(sock) {
-        return;
-    }
-    let turns = TURNS.value(socket);
-    if turns.is_null() {
+    if state != state::LISTEN && tcp::is_connection(sock) {
         begin(socket, sock, state, header, early, slot);
-        return;
     }
-    // SAFETY: storage of the socket, checked for null.
-    add(turn(unsafe { &mut *turns }, sock, state, header, early), slot);
 }
 
 /// Begins the turns of a connection.
@@ -144,6 +151,7 @@ fn begin(
         began,
         first: 0,
         last: 0,
+        turn: sample::next(),
         mark: sent,
         sent,
         received,
@@ -173,13 +181,13 @@ fn begin(
         state::ESTABLISHED | state::CLOSE_WAIT => {
             let is_server = sock.read(&SOCK_PORT) <= u16::from_be(sock.read(&SOCK_DPORT));
             let role = if is_server { Role::Server } else { Role::Client };
-            begun(role, 0, sent_until(sock, state, header), received)
+            begun(role, 0, sent_until(sock, sock.read(&SOCK_SHUTDOWN), header), received)
         }
         _ => return,
     };
     // The segment that answers a client has nothing that counts.
     let added =
-        if state == state::SYN_SENT { Added::to(Role::Client) } else { turn(&mut turns, sock, state, header, early) };
+        if state == state::SYN_SENT { Added::to(Role::Client) } else { turn(&mut turns, sock, header, early) };
     let is_new = turns.began != 0;
     if TURNS.value_or(socket, &mut turns).is_null() {
         return;
@@ -193,40 +201,29 @@ fn begin(
 
 /// Advances the turns of a connection.
 #[inline(always)]
-fn turn(turns: &mut Turns, sock: Ptr<Sock>, state: u8, header: &TcpHeader, early: u64) -> Added {
+fn turn(turns: &mut Turns, sock: Ptr<Sock>, header: &TcpHeader, early: u64) -> Added {
     let role = if turns.flags & flag::SERVER != 0 { Role::Server } else { Role::Client };
     let mut added = Added::to(role);
+    let shutdown = sock.read(&SOCK_SHUTDOWN);
     let next = untrusted(sock, &TCP_RECEIVE_NEXT);
-    let until = sent_until(sock, state, header);
-    let has_news = header.data > 0 && is_after(header.end(), next);
+    let until = sent_until(sock, shutdown, header);
     let is_reset = header.has(TcpHeader::RST) && header.sequence == next;
-    let is_end = is_reset || header.has(TcpHeader::FIN) || sock.read(&SOCK_SHUTDOWN) == CLOSED;
-    let now = if early == 0 && (has_news || is_end) { clock::monotonic() } else { early };
+    let is_end = is_reset || header.has(TcpHeader::FIN) || shutdown == CLOSED;
+    let now = || if early == 0 { clock::monotonic() } else { early };
     if is_after(until, turns.mark) {
-        let begins = matches!(role, Role::Server) && turns.first != 0
-            || matches!(role, Role::Client) && (turns.first == 0 || turns.last != 0);
-        let departure = if begins { departure(sock, turns.mark, header) } else { UNKNOWN };
         match role {
-            Role::Server if begins => {
-                added.transaction = between(turns.first, departure);
-                turns.first = 0;
-            }
-            Role::Client if begins => {
-                if turns.last != 0 {
-                    added.transaction = between(turns.first, turns.last);
-                }
-                turns.first = departure;
-                turns.last = 0;
-            }
-            _ => {}
+            Role::Server => added.transaction = answers(turns, sock, header),
+            Role::Client => added.transaction = asks(turns, sock, header),
         }
         turns.mark = until;
     }
-    if has_news {
+    if header.data > 0 && is_after(header.end(), next) {
         match role {
-            Role::Server => turns.first = now,
-            Role::Client if turns.first != 0 => turns.last = now,
-            Role::Client => {}
+            Role::Server if turns.first == 0 && !turns.is_taken() => turns.first = SKIPPED,
+            Role::Server if turns.first != SKIPPED => turns.first = now(),
+            Role::Client if turns.first == SKIPPED => turns.last = SKIPPED,
+            Role::Client if turns.first != 0 => turns.last = now(),
+            _ => {}
         }
     }
     if is_end {
@@ -238,11 +235,42 @@ fn turn(turns: &mut Turns, sock: Ptr<Sock>, state: u8, header: &TcpHeader, early
         if turns.flags & flag::ENDED == 0 {
             turns.flags |= flag::ENDED;
             added.reset = is_reset;
-            added.connection = if turns.began == 0 { 0 } else { between(turns.began, now) };
+            added.connection = if turns.began == 0 { 0 } else { between(turns.began, now()) };
         }
     }
     bytes(turns, &mut added, header, until, next, is_end);
     added
+}
+
+impl Turns {
+    /// Decides if the turn that begins is measured: one of as many successive turns as a measured one represents.
+    #[inline(always)]
+    fn is_taken(&mut self) -> bool {
+        self.turn += 1;
+        sample::takes_one_of_each(self.turn)
+    }
+}
+
+/// Ends the request of a server, which has sent data since. Returns the duration, or zero without a request in the sample.
+#[inline(always)]
+fn answers(turns: &mut Turns, sock: Ptr<Sock>, header: &TcpHeader) -> u64 {
+    let request = turns.first;
+    turns.first = 0;
+    if request == 0 || request == SKIPPED { 0 } else { between(request, departure(sock, turns.mark, header)) }
+}
+
+/// Begins the request of a client, which has sent data since the response to the one before. Returns the duration of the one before,
+/// or zero without one in the sample.
+#[inline(always)]
+fn asks(turns: &mut Turns, sock: Ptr<Sock>, header: &TcpHeader) -> u64 {
+    let Turns { first, last, .. } = *turns;
+    // More of the same request.
+    if first != 0 && last == 0 {
+        return 0;
+    }
+    turns.first = if turns.is_taken() { departure(sock, turns.mark, header) } else { SKIPPED };
+    turns.last = 0;
+    if last == 0 { 0 } else { between(first, last) }
 }
 
 /// Takes the bytes that are not counted yet, at the end of a turn or if they are many.
@@ -270,14 +298,13 @@ fn bytes(turns: &mut Turns, added: &mut Added, header: &TcpHeader, until: u32, n
 
 /// Returns the sequence number after the last byte that TCP has sent.
 #[inline(always)]
-fn sent_until(sock: Ptr<Sock>, state: u8, header: &TcpHeader) -> u32 {
+fn sent_until(sock: Ptr<Sock>, shutdown: u8, header: &TcpHeader) -> u32 {
     let (next, written) = (untrusted(sock, &TCP_SEND_NEXT), untrusted(sock, &TCP_WRITTEN));
     let until =
         if is_sending(next, header) && !is_after(header.acknowledged, written) { header.acknowledged } else { next };
     // The end of a direction takes a sequence number.
-    let closes =
-        matches!(state, state::FIN_WAIT1 | state::FIN_WAIT2 | state::CLOSING | state::LAST_ACK) && until == written;
-    until.wrapping_sub(closes.into())
+    let has_ended = shutdown & SENT_ALL != 0 && until == written;
+    until.wrapping_sub(has_ended.into())
 }
 
 /// Returns true if a segment acknowledges data that TCP is still sending: over loopback, the acknowledgement arrives before the function
@@ -331,10 +358,17 @@ extern "C" fn find_departure(root: u64, from: u32) -> u64 {
     UNKNOWN
 }
 
-/// Returns the time between two times; [`UNKNOWN`] if one of them is. A time of zero nanoseconds counts as two, because zero is none.
+/// Returns the time between two times; [`UNKNOWN`] if one of them is, and zero if one is [`SKIPPED`]. A time of zero nanoseconds counts as
+/// two, because zero is none.
 #[inline(always)]
 fn between(start: u64, end: u64) -> u64 {
-    if start == UNKNOWN || end == UNKNOWN { UNKNOWN } else { end.wrapping_sub(start).max(2) }
+    if start == SKIPPED || end == SKIPPED {
+        0
+    } else if start == UNKNOWN || end == UNKNOWN {
+        UNKNOWN
+    } else {
+        end.wrapping_sub(start).max(2)
+    }
 }
 
 /// Adds to the measurements of the slot.
@@ -362,8 +396,8 @@ fn add(added: Added, slot: impl FnOnce() -> Slot) {
 fn durations(role: Role, transaction: u64, connection: u64, slot: Slot) {
     match transaction {
         0 => {}
-        UNKNOWN => timings::lost(Series::Transaction(role), PacketLoss::MissingStart, 1),
-        duration => timings::record(Series::Transaction(role), duration, 1, slot),
+        UNKNOWN => timings::lost(Series::Transaction(role), PacketLoss::MissingStart, sample::share()),
+        duration => timings::record(Series::Transaction(role), duration, sample::share(), slot),
     }
     if connection != 0 {
         timings::record(Series::Connection(role), connection, 1, slot);

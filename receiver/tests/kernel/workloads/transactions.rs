@@ -208,3 +208,44 @@ fn half_closed_and_older(scene: &Scene) {
 fn half_closed_connections_have_turns_and_older_ones_no_handshake() {
     everywhere("half-closed connections", half_closed_and_older);
 }
+
+/// Turns of which one in four is measured.
+fn sampled(scene: &Scene) {
+    const WEIGHT: f64 = 4.0;
+    const COUNT: usize = 400;
+    let [serving, asking] = [scene.group(), scene.group()];
+    let sidecar = scene.sidecar(&["--sampling", "1/4"]);
+    if served_by(&sidecar.snapshot(), "tcp_segment").is_none() {
+        return skip("transactions in a sample: programs cannot read the socket of a packet here");
+    }
+    let wire = Wire::veth(Version::Ipv4);
+    let server = Worker::start(&serving.own(), &wire.right);
+    let client = Worker::start(&asking.own(), &wire.left);
+    let (listener, address) = server.bind(Transport::Tcp, wire.server());
+    let (asks, answers) = (client.connect(address).0, server.accept(listener));
+    let asking_turns = Turns { count: COUNT, pieces: 1, pause: Duration::ZERO, ..CLIENT };
+    let serving_turns = Turns { count: COUNT, reads: 100, delay: Duration::from_millis(1), ..SERVER };
+    let serving_turns = Turns { pieces: 1, writes: 3_000, pause: Duration::ZERO, ..serving_turns };
+    let [asked, answered] = client.converse((asks, asking_turns), &server, (answers, serving_turns));
+    client.close(asks);
+    server.close(answers);
+    let line = sidecar.snapshot();
+    for (role, group, times) in [("server", &serving, answered), ("client", &asking, asked)] {
+        let (count, sum) = durations(&line, TRANSACTION, role, group);
+        // The groups of four turns at both ends may be incomplete.
+        assert!((count - COUNT as f64).abs() <= 2.0 * WEIGHT, "{role}: {count} of {COUNT} transactions");
+        assert!(count % WEIGHT == 0.0, "{role}: {count} is no multiple of the weight, so all turns were measured");
+        let own = times.iter().sum::<u64>() as f64 * NANO / COUNT as f64;
+        eprintln!("{role}: {count} of {COUNT} transactions; {} s each, by the {role} {own} s", sum / count);
+        assert!((sum / count / own - 1.0).abs() < 0.5, "{role}: the measured turns are like the others");
+    }
+    for (direction, bytes) in [("receive", 100), ("transmit", 3_000)] {
+        let counted = counted(&line, IO, &[("network.io.direction", direction)], &serving);
+        assert_eq!(counted, (COUNT * bytes) as f64, "{direction}");
+    }
+}
+
+#[test]
+fn a_sample_of_turns_counts_as_all_of_them() {
+    everywhere("transactions in a sample", sampled);
+}
