@@ -73,12 +73,14 @@ pub fn next() -> u64 {
     }
 }
 
-/// Decides if an event is measured, by its number: one event of each group of successive numbers, at a random place in the group.
-/// So the number of measured events differs little from its expectation, and events that alternate are measured evenly.
+/// Decides if an event of a sequence is measured: one of each group of successive events, at a random place in the group. So the number of
+/// measured events differs little from its expectation, and events that alternate are measured evenly. Successive sequences have different
+/// places, so that sequences of one event, and sequences that advance together, are measured evenly too.
 #[inline(always)]
-pub fn takes_one_of_each(number: u64) -> bool {
-    let mask = variable(&MASK);
-    mask == 0 || (mix_twice(number & !mask) >> 32 ^ number) & mask == 0
+pub fn takes_one_of_each(sequence: u32, event: u32) -> bool {
+    let mask = variable(&MASK) as u32;
+    let group = u64::from(sequence & !mask) << 32 | u64::from(event & !mask);
+    mask == 0 || ((mix_twice(group) >> 32) as u32 ^ sequence ^ event) & mask == 0
 }
 
 /// Returns the number of packets that a packet with this timestamp represents; `None` outside of the sample.

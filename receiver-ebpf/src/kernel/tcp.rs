@@ -34,9 +34,9 @@ constants! {
     CASTS = "tcp.cast";
     /// BTF type id of `struct tcp_sock` if the kernel has `bpf_rdonly_cast` (6.2 and later); else zero.
     TYPE = "tcp.type";
-    /// The same of `struct sk_buff`.
+    /// BTF type id of `struct sk_buff` on the same kernels; else zero.
     SEGMENT_TYPE = "tcp.segment";
-    /// The same of `struct tcp_skb_cb`.
+    /// BTF type id of `struct tcp_skb_cb` on the same kernels; else zero.
     CONTROL_TYPE = "tcp.control";
 }
 
@@ -75,12 +75,12 @@ fn type_id() -> Option<u32> {
 fn cast<T>(address: *const impl Sized, id: u32) -> Ptr<T> {
     // SAFETY: the loader replaces the address by `bpf_rdonly_cast`, which has this signature.
     let cast: unsafe extern "C" fn(*const c_void, u32) -> *const T = unsafe { core::mem::transmute(POINTER) };
-    // SAFETY: the function returns the pointer with the type of the id. Loads from an address that is no such struct read other memory, or
-    // zero if they fault.
+    // SAFETY: the function returns the pointer with the type of the id. A load through it is safe at any address: it returns the bytes
+    // there, or zero if it faults.
     unsafe { Ptr::typed(cast(address.cast(), id)) }
 }
 
-/// Returns the segment at an address, and what TCP knows of it. The kernel must have `bpf_rdonly_cast`.
+/// Returns the packet at an address and its control buffer. The kernel must have `bpf_rdonly_cast`.
 #[inline(always)]
 pub fn segment(address: u64) -> (Ptr<SkBuff>, Ptr<TcpSkbCb>) {
     let control = Ptr::<SkBuff, Probed>::at(address).embedded(&SKB_CB);

@@ -69,7 +69,7 @@ struct Turns {
     first: u64,
     /// The arrival of the last segment of the response to a client; [`SKIPPED`], or zero without one.
     last: u64,
-    /// The number of the next turn, for the sample.
+    /// The number of the next turn, for the sample, and above it 32 bits of the number of the connection.
     turn: u64,
     /// The sequence number at which the next data to send begins.
     mark: u32,
@@ -77,7 +77,7 @@ struct Turns {
     sent: u32,
     /// The sequence number up to which received data is counted.
     received: u32,
-    /// The flags of [`flag`].
+    /// The flags of [`flag`], and above them the number of turns that the present one represents.
     flags: u32,
 }
 
@@ -88,6 +88,8 @@ mod flag {
     pub const ENDED: u32 = 2;
     /// The other end has sent everything.
     pub const FINISHED: u32 = 4;
+    /// The number of bits.
+    pub const BITS: u32 = 3;
 }
 
 #[unsafe(link_section = ".maps")]
@@ -104,6 +106,8 @@ struct Added {
     role: Role,
     /// The duration of a transaction in the sample in nanoseconds, or [`UNKNOWN`].
     transaction: u64,
+    /// The number of transactions that it represents.
+    weight: u32,
     /// The duration of the connection in nanoseconds.
     connection: u64,
     sent: u32,
@@ -114,7 +118,7 @@ struct Added {
 impl Added {
     #[inline(always)]
     const fn to(role: Role) -> Self {
-        Self { role, transaction: 0, connection: 0, sent: 0, received: 0, reset: false }
+        Self { role, transaction: 0, weight: 0, connection: 0, sent: 0, received: 0, reset: false }
     }
 }
 
@@ -151,7 +155,7 @@ fn begin(
         began,
         first: 0,
         last: 0,
-        turn: sample::next(),
+        turn: sample::next() << 32,
         mark: sent,
         sent,
         received,
@@ -186,8 +190,7 @@ fn begin(
         _ => return,
     };
     // The segment that answers a client has nothing that counts.
-    let added =
-        if state == state::SYN_SENT { Added::to(Role::Client) } else { turn(&mut turns, sock, header, early) };
+    let added = if state == state::SYN_SENT { Added::to(Role::Client) } else { turn(&mut turns, sock, header, early) };
     let is_new = turns.began != 0;
     if TURNS.value_or(socket, &mut turns).is_null() {
         return;
@@ -203,7 +206,7 @@ fn begin(
 #[inline(always)]
 fn turn(turns: &mut Turns, sock: Ptr<Sock>, header: &TcpHeader, early: u64) -> Added {
     let role = if turns.flags & flag::SERVER != 0 { Role::Server } else { Role::Client };
-    let mut added = Added::to(role);
+    let mut added = Added { weight: turns.flags >> flag::BITS, ..Added::to(role) };
     let shutdown = sock.read(&SOCK_SHUTDOWN);
     let next = untrusted(sock, &TCP_RECEIVE_NEXT);
     let until = sent_until(sock, shutdown, header);
@@ -246,8 +249,13 @@ impl Turns {
     /// Decides if the turn that begins is measured: one of as many successive turns as a measured one represents.
     #[inline(always)]
     fn is_taken(&mut self) -> bool {
+        let is_taken = sample::takes_one_of_each((self.turn >> 32) as u32, self.turn as u32);
         self.turn += 1;
-        sample::takes_one_of_each(self.turn)
+        if is_taken {
+            // The share may change until the end of the turn.
+            self.flags = self.flags & ((1 << flag::BITS) - 1) | (sample::share() as u32) << flag::BITS;
+        }
+        is_taken
     }
 }
 
@@ -264,7 +272,7 @@ fn answers(turns: &mut Turns, sock: Ptr<Sock>, header: &TcpHeader) -> u64 {
 #[inline(always)]
 fn asks(turns: &mut Turns, sock: Ptr<Sock>, header: &TcpHeader) -> u64 {
     let Turns { first, last, .. } = *turns;
-    // More of the same request.
+    // The request continues: the response has not begun.
     if first != 0 && last == 0 {
         return 0;
     }
@@ -327,6 +335,7 @@ fn departure(sock: Ptr<Sock>, from: u32, header: &TcpHeader) -> u64 {
         if segment.read(&TCP_START) == from && untrusted(sock, &TCP_RETRANSMITS) == 0 {
             return skb.read(&SKB_TSTAMP);
         }
+        // A global function takes numbers, and the first read gave a pointer.
         let found = find_departure(sock.probed().read(&SOCK_UNACKNOWLEDGED), from);
         if found != UNKNOWN {
             return found;
@@ -374,30 +383,46 @@ fn between(start: u64, end: u64) -> u64 {
 /// Adds to the measurements of the slot.
 #[inline(always)]
 fn add(added: Added, slot: impl FnOnce() -> Slot) {
-    let Added { role, transaction, connection, sent, received, reset } = added;
+    let Added { role, transaction, weight, connection, sent, received, reset } = added;
     if transaction | connection == 0 && sent | received == 0 && !reset {
         return;
     }
-    let slot = slot();
-    // One branch for each role, so that each has its histogram at a constant offset.
-    match role {
-        Role::Client => durations(Role::Client, transaction, connection, slot),
-        Role::Server => durations(Role::Server, transaction, connection, slot),
+    let bytes = u64::from(sent) << 32 | u64::from(received);
+    let end = u64::from(weight) << 32 | u64::from(slot().0) << 2 | u64::from(reset) << 1 | role as u64;
+    add_to_slot(transaction, connection, bytes, end);
+}
+
+/// Adds to the measurements of a slot. `bytes` are those sent, and below those received; `end` is the weight of the transaction, the slot,
+/// whether the other end reset the connection, and the role. A global function, which the verifier follows once.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn add_to_slot(transaction: u64, connection: u64, bytes: u64, end: u64) -> u32 {
+    if !enabled() {
+        return 0;
     }
-    let Some(counters) = SlotCounters::of(&TRANSACTIONS, slot) else { return };
-    counters.add(Count::Sent.index(), sent.into());
-    counters.add(Count::Received.index(), received.into());
-    if reset {
+    let slot = Slot((end >> 2) as u16);
+    // One branch for each role, so that each has its histogram at a constant offset.
+    if end & 1 == Role::Client as u64 {
+        ended(Role::Client, transaction, end >> 32, connection, slot);
+    } else {
+        ended(Role::Server, transaction, end >> 32, connection, slot);
+    }
+    let Some(counters) = SlotCounters::of(&TRANSACTIONS, slot) else { return 0 };
+    counters.add(Count::Sent.index(), bytes >> 32);
+    counters.add(Count::Received.index(), u64::from(bytes as u32));
+    if end & 2 != 0 {
+        let role = if end & 1 == Role::Client as u64 { Role::Client } else { Role::Server };
         counters.add(Count::Reset(role).index(), 1);
     }
+    0
 }
 
 #[inline(always)]
-fn durations(role: Role, transaction: u64, connection: u64, slot: Slot) {
+fn ended(role: Role, transaction: u64, weight: u64, connection: u64, slot: Slot) {
     match transaction {
         0 => {}
-        UNKNOWN => timings::lost(Series::Transaction(role), PacketLoss::MissingStart, sample::share()),
-        duration => timings::record(Series::Transaction(role), duration, sample::share(), slot),
+        UNKNOWN => timings::lost(Series::Transaction(role), PacketLoss::MissingStart, weight),
+        duration => timings::record(Series::Transaction(role), duration, weight, slot),
     }
     if connection != 0 {
         timings::record(Series::Connection(role), connection, 1, slot);

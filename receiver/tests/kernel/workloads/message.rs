@@ -48,7 +48,7 @@ pub enum Order {
     Refused(SocketAddr),
     /// Take turns with the other end of a connection, and return the time of each in nanoseconds.
     Converse(usize, Turns),
-    /// End the direction in which a connection sends.
+    /// Shut down the sending side of a connection.
     Finish(usize),
     /// Close a connection.
     Close(usize),

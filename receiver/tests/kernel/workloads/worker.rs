@@ -141,7 +141,7 @@ impl Worker {
         let Reply::Done = self.ask(&Order::Refused(address)) else { unreachable!() };
     }
 
-    /// Ends the direction in which a connection sends.
+    /// Shuts down the sending side of a connection.
     pub fn finish(&self, socket: usize) {
         let Reply::Done = self.ask(&Order::Finish(socket)) else { unreachable!() };
     }

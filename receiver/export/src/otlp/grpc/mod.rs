@@ -96,7 +96,7 @@ impl Transport for Grpc {
         let timeout = self.settings.timeout;
         // The channel's own timeout excludes connecting.
         let answer = tokio::time::timeout(timeout, self.call(request)).await;
-        // The library's timer has the same length.
+        // The channel's timer may expire first, because both run for the same time.
         let answer = match answer {
             Ok(Err(status)) if is_own_timer(&status) => Err(unanswered(timeout)),
             Ok(answer) => answer,
