@@ -1,5 +1,6 @@
 //! Compares CPU time from samples with the exact time of softirqs, and the functions of samples with the traffic.
 
+mod threads;
 mod traffic;
 
 use std::{
