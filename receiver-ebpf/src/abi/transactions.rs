@@ -27,6 +27,8 @@ pub enum Count {
     Refused,
     /// Connections that the other end reset.
     Reset(Role),
+    /// Connections and attempts that ended because the other end did not answer.
+    TimedOut(Role),
 }
 
 impl Count {
@@ -40,9 +42,10 @@ impl Count {
             Self::Established(role) => 2 + role as usize,
             Self::Refused => 4,
             Self::Reset(role) => 5 + role as usize,
+            Self::TimedOut(role) => 7 + role as usize,
         }
     }
 }
 
-/// Words of a shard: one cache line, which CPUs with their own shard do not share.
-pub const WORDS: usize = 8;
+/// Words of a shard: whole cache lines, which CPUs with their own shard do not share.
+pub const WORDS: usize = 16;

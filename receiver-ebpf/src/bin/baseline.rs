@@ -56,6 +56,7 @@ empty! {
     #[btf_tracepoint(function = "sock_recv_length")] sock_recv_length(BtfTracePointContext) = 0;
     #[cgroup_sock_addr(recvmsg4)] datagram_read(SockAddrContext) = 1;
     #[cgroup_sock_addr(recvmsg6)] datagram_read_ipv6(SockAddrContext) = 1;
+    #[btf_tracepoint(function = "inet_sk_error_report")] inet_sk_error_report(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "tcp_retransmit_skb")] tcp_retransmit_skb(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "tcp_retransmit_synack")] tcp_retransmit_synack(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "kfree_skb")] kfree_skb(BtfTracePointContext) = 0;

@@ -8,6 +8,7 @@ mod driver;
 mod drop;
 mod enqueue;
 mod extra;
+mod failure;
 mod listen;
 mod owner;
 mod read;

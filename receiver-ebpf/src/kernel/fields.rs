@@ -97,6 +97,8 @@ fields! {
     SKB_RIGHT: Field<SkBuff, u64> = "sk_buff.rbnode.rb_right";
     /// Directions that the application closed: 1 to receive, 2 to send.
     SOCK_SHUTDOWN: Field<Sock, u8> = "sock.sk_shutdown";
+    /// Error that the socket reports next (`errno`).
+    SOCK_ERROR: Field<Sock, i32> = "sock.sk_err";
     /// Start of the buffer.
     SKB_HEAD: Field<SkBuff, u64> = "sk_buff.head";
     /// End of the buffer, in bytes from `head`. The shared info begins there.

@@ -29,10 +29,11 @@ use crate::kernel::{
     cells::MMAPABLE,
     clock,
     fields::{
-        SKB_LEFT, SKB_RIGHT, SKB_TSTAMP, SOCK_DPORT, SOCK_PORT, SOCK_SHUTDOWN, SOCK_STATE, SOCK_UNACKNOWLEDGED, Sock,
-        TCP_BYTES_RECEIVED, TCP_END, TCP_LAST_DEPARTURE, TCP_RECEIVE_NEXT, TCP_RETRANSMITS, TCP_SACKED, TCP_SEND_NEXT,
-        TCP_START, TCP_UNACKNOWLEDGED, TCP_WRITTEN,
+        SKB_LEFT, SKB_RIGHT, SKB_TSTAMP, SOCK_DPORT, SOCK_ERROR, SOCK_PORT, SOCK_SHUTDOWN, SOCK_STATE,
+        SOCK_UNACKNOWLEDGED, Sock, TCP_BYTES_RECEIVED, TCP_END, TCP_LAST_DEPARTURE, TCP_RECEIVE_NEXT, TCP_RETRANSMITS,
+        TCP_SACKED, TCP_SEND_NEXT, TCP_START, TCP_UNACKNOWLEDGED, TCP_WRITTEN,
     },
+    owner,
     pointer::Ptr,
     sample,
     shard::{Counters, SlotCounters},
@@ -47,6 +48,8 @@ switch!("tcp_transactions");
 const CLOSED: u8 = 3;
 /// The bit of `sk_shutdown` of a connection that sends nothing more (`SEND_SHUTDOWN`).
 const SENT_ALL: u8 = 2;
+/// `ETIMEDOUT`.
+const TIMED_OUT: i32 = 110;
 /// The bit of `tcp_skb_cb.sacked` of a segment that was sent again (`TCPCB_EVER_RETRANS`). Its departure time is the last one.
 const SENT_AGAIN: u8 = 0x80;
 /// Levels of the tree of unacknowledged segments that are searched. A red-black tree of 2^n segments has at most 2n levels.
@@ -181,11 +184,9 @@ fn begin(
         _ if untrusted(sock, &TCP_BYTES_RECEIVED) == 0 => {
             begun(Role::Server, now, untrusted(sock, &TCP_UNACKNOWLEDGED), received)
         }
-        // The connection is older than the programs: servers usually have the lower port.
+        // The connection is older than the programs.
         state::ESTABLISHED | state::CLOSE_WAIT => {
-            let is_server = sock.read(&SOCK_PORT) <= u16::from_be(sock.read(&SOCK_DPORT));
-            let role = if is_server { Role::Server } else { Role::Client };
-            begun(role, 0, sent_until(sock, sock.read(&SOCK_SHUTDOWN), header), received)
+            begun(role_by_ports(sock), 0, sent_until(sock, sock.read(&SOCK_SHUTDOWN), header), received)
         }
         _ => return,
     };
@@ -202,11 +203,39 @@ fn begin(
     add(added, || slot);
 }
 
+/// Returns the role of an end whose handshake no program saw: servers usually have the lower port.
+#[inline(always)]
+fn role_by_ports(sock: Ptr<Sock>) -> Role {
+    if sock.read(&SOCK_PORT) <= u16::from_be(sock.read(&SOCK_DPORT)) { Role::Server } else { Role::Client }
+}
+
+/// Counts a connection that ends with an error. `sock` is a trusted pointer to any socket.
+#[inline(always)]
+pub fn failed(sock: Ptr<Sock>) {
+    if !enabled() || !tcp::is_connection(sock) || sock.read(&SOCK_ERROR) != TIMED_OUT {
+        return;
+    }
+    let slot = owner::slot_of_owner(sock);
+    let turns = TURNS.value(sock);
+    if turns.is_null() {
+        // An attempt expects no number yet (`tcp_connect_init`). Its state is closed by now since 6.10.
+        let is_attempt = untrusted(sock, &TCP_RECEIVE_NEXT) == 0;
+        return count(slot, Count::TimedOut(if is_attempt { Role::Client } else { role_by_ports(sock) }));
+    }
+    // SAFETY: storage of the socket, checked for null.
+    let turns = unsafe { &mut *turns };
+    let role = turns.role();
+    count(slot, Count::TimedOut(role));
+    let mut added = Added::to(role);
+    added.connection = turns.end(|| clock::monotonic());
+    add(added, || slot);
+}
+
 /// Advances the turns of a connection.
 #[inline(always)]
 fn turn(turns: &mut Turns, sock: Ptr<Sock>, header: &TcpHeader, early: u64) -> Added {
-    let role = if turns.flags & flag::SERVER != 0 { Role::Server } else { Role::Client };
-    let mut added = Added { weight: turns.flags >> flag::BITS, ..Added::to(role) };
+    let role = turns.role();
+    let mut added = Added::to(role);
     let shutdown = sock.read(&SOCK_SHUTDOWN);
     let next = untrusted(sock, &TCP_RECEIVE_NEXT);
     let until = sent_until(sock, shutdown, header);
@@ -235,17 +264,30 @@ fn turn(turns: &mut Turns, sock: Ptr<Sock>, header: &TcpHeader, early: u64) -> A
             turns.first = 0;
             turns.last = 0;
         }
-        if turns.flags & flag::ENDED == 0 {
-            turns.flags |= flag::ENDED;
-            added.reset = is_reset;
-            added.connection = if turns.began == 0 { 0 } else { between(turns.began, now()) };
-        }
+        added.reset = is_reset && turns.flags & flag::ENDED == 0;
+        added.connection = turns.end(now);
     }
     bytes(turns, &mut added, header, until, next, is_end);
     added
 }
 
 impl Turns {
+    /// Returns the role of this end.
+    #[inline(always)]
+    const fn role(&self) -> Role {
+        if self.flags & flag::SERVER != 0 { Role::Server } else { Role::Client }
+    }
+
+    /// Ends the connection. Returns its duration; zero if it has ended before, or if its handshake is unknown.
+    #[inline(always)]
+    fn end(&mut self, now: impl FnOnce() -> u64) -> u64 {
+        if self.flags & flag::ENDED != 0 {
+            return 0;
+        }
+        self.flags |= flag::ENDED;
+        if self.began == 0 { 0 } else { between(self.began, now()) }
+    }
+
     /// Decides if the turn that begins is measured: one of as many successive turns as a measured one represents.
     #[inline(always)]
     fn is_taken(&mut self) -> bool {
@@ -388,12 +430,12 @@ fn add(added: Added, slot: impl FnOnce() -> Slot) {
         return;
     }
     let bytes = u64::from(sent) << 32 | u64::from(received);
-    let end = u64::from(weight) << 32 | u64::from(slot().0) << 2 | u64::from(reset) << 1 | role as u64;
+    let end = u64::from(slot().0) << 2 | u64::from(reset) << 1 | role as u64;
     add_to_slot(transaction, connection, bytes, end);
 }
 
-/// Adds to the measurements of a slot. `bytes` are those sent, and below those received; `end` is the weight of the transaction, the slot,
-/// whether the other end reset the connection, and the role. A global function, which the verifier follows once.
+/// Adds to the measurements of a slot. `bytes` are those sent, and below those received; `end` is the slot, and below whether the other end
+/// reset the connection, and the role. A global function, which the verifier follows once.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn add_to_slot(transaction: u64, connection: u64, bytes: u64, end: u64) -> u32 {
@@ -403,9 +445,9 @@ extern "C" fn add_to_slot(transaction: u64, connection: u64, bytes: u64, end: u6
     let slot = Slot((end >> 2) as u16);
     // One branch for each role, so that each has its histogram at a constant offset.
     if end & 1 == Role::Client as u64 {
-        ended(Role::Client, transaction, end >> 32, connection, slot);
+        ended(Role::Client, transaction, connection, slot);
     } else {
-        ended(Role::Server, transaction, end >> 32, connection, slot);
+        ended(Role::Server, transaction, connection, slot);
     }
     let Some(counters) = SlotCounters::of(&TRANSACTIONS, slot) else { return 0 };
     counters.add(Count::Sent.index(), bytes >> 32);
@@ -418,7 +460,7 @@ extern "C" fn add_to_slot(transaction: u64, connection: u64, bytes: u64, end: u6
 }
 
 #[inline(always)]
-fn ended(role: Role, transaction: u64, weight: u64, connection: u64, slot: Slot) {
+fn ended(role: Role, transaction: u64, connection: u64, slot: Slot) {
     match transaction {
         0 => {}
         UNKNOWN => timings::lost(Series::Transaction(role), PacketLoss::MissingStart, weight),

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     kernel::{
         constant::{Constant, Feature},
-        hooks::{CGROUP_SKB, Hook, TRANSPORT, Within},
+        hooks::{CGROUP_SKB, Hook, TRANSPORT, Within, tracepoint, whole},
         memory::PlannedMap,
     },
     telemetry::{AttributeKey, Attributes, Descriptor, Instrument, View},
@@ -25,7 +25,7 @@ use crate::{
 
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
-    hooks: |_| vec![&HOOK],
+    hooks: |_| vec![&HOOK, &FAILURE],
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &TRANSACTIONS],
     constants: |on| {
         let enabled = Constant::flag("signal.tcp_transactions", on.settings.tcp_transactions.enabled);
@@ -49,6 +49,15 @@ static HOOK: Hook = Hook {
     alternates: &[],
 };
 
+/// A connection ends with an error.
+static FAILURE: Hook = Hook {
+    name: "tcp_failure",
+    reads_timestamps: false,
+    sees_traffic: false,
+    within: None,
+    alternates: &[whole("tracepoint", &[tracepoint("inet_sk_error_report")])],
+};
+
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let served = opening.kernel.serves(&HOOK);
     Ok(Box::new(Several(vec![
@@ -59,7 +68,8 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
 }
 
 /// `undercurrent.tcp.outcome`.
-const OUTCOME: AttributeKey = AttributeKey::listed("undercurrent.tcp.outcome", &["established", "refused", "reset"]);
+const OUTCOME: AttributeKey =
+    AttributeKey::listed("undercurrent.tcp.outcome", &["established", "refused", "reset", "timed_out"]);
 /// `network.io.direction`.
 const DIRECTION: AttributeKey = AttributeKey::listed("network.io.direction", &["transmit", "receive"]);
 
@@ -109,15 +119,16 @@ static CONNECTIONS: SlotCounter = SlotCounter {
     metric: Descriptor::counter(
         "undercurrent.tcp.connections",
         "{connection}",
-        "TCP connections that were established, that the other end refused, and established ones that the other end reset.",
+        "TCP connections that were established, that the other end refused, established ones that the other end reset, and both that timed out.",
         &[OUTCOME, ROLE],
     ),
     map: MAP,
     counts: |_| {
         let established = Role::ALL.map(|role| (Count::Established(role), "established", role));
         let reset = Role::ALL.map(|role| (Count::Reset(role), "reset", role));
+        let timed_out = Role::ALL.map(|role| (Count::TimedOut(role), "timed_out", role));
         let refused = [(Count::Refused, "refused", Role::Client)];
-        let outcomes = established.into_iter().chain(reset).chain(refused);
+        let outcomes = established.into_iter().chain(reset).chain(timed_out).chain(refused);
         let point = |(count, outcome, of): (Count, &'static str, Role)| {
             (count.index(), Attributes::new().with(OUTCOME.key, outcome).with(ROLE.key, role(of)))
         };

@@ -46,6 +46,10 @@ pub enum Order {
     Connect(SocketAddr),
     /// Connect to an address that refuses.
     Refused(SocketAddr),
+    /// Connect to an address that does not answer within a time.
+    Unanswered(SocketAddr, Duration),
+    /// Send to the other end of a connection, which does not answer within a time.
+    Abandoned(usize, Duration),
     /// Take turns with the other end of a connection, and return the time of each in nanoseconds.
     Converse(usize, Turns),
     /// Shut down the sending side of a connection.

@@ -15,10 +15,10 @@ use std::{
 };
 
 use rustix::{
-    io::fcntl_dupfd_cloexec,
+    io::{Errno, fcntl_dupfd_cloexec},
     net::{
         AddressFamily, Shutdown, SocketType, bind, ipproto, listen, shutdown, socket,
-        sockopt::{socket_acceptconn, socket_type},
+        sockopt::{set_tcp_user_timeout, socket_acceptconn, socket_type},
     },
 };
 use serde::{Deserialize, Serialize};
@@ -221,6 +221,21 @@ pub fn serve(path: &Path) {
                 assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
                 Reply::Done
             }
+            Order::Unanswered(address, limit) => {
+                let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+                let attempt = socket(family, SocketType::STREAM, None).unwrap();
+                set_tcp_user_timeout(&attempt, milliseconds(limit)).unwrap();
+                assert_eq!(rustix::net::connect(&attempt, &address), Err(Errno::TIMEDOUT));
+                Reply::Done
+            }
+            Order::Abandoned(socket, limit) => {
+                let Socket::Connection(stream) = &sockets[socket] else { panic!("it is no connection") };
+                set_tcp_user_timeout(stream, milliseconds(limit)).unwrap();
+                let mut stream = stream;
+                stream.write_all(&[0x55]).unwrap();
+                assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut);
+                Reply::Done
+            }
             Order::Converse(socket, turns) => {
                 Reply::Turns((0..turns.count).map(|_| sockets[socket].turn(turns)).collect())
             }
@@ -241,6 +256,10 @@ pub fn serve(path: &Path) {
         };
         send(&asked, &reply, None);
     }
+}
+
+fn milliseconds(time: Duration) -> u32 {
+    time.as_millis().try_into().unwrap()
 }
 
 fn add(sockets: &mut Vec<Socket>, socket: impl FnOnce(&[Socket]) -> Socket) -> Reply {

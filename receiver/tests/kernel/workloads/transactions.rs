@@ -250,3 +250,38 @@ fn sampled(scene: &Scene) {
 fn a_sample_of_turns_counts_as_all_of_them() {
     everywhere("transactions in a sample", sampled);
 }
+
+/// A connection and an attempt whose other end does not answer.
+fn timed_out(scene: &Scene) {
+    const LIMIT: Duration = Duration::from_secs(1);
+    let [serving, asking] = [scene.group(), scene.group()];
+    let sidecar = scene.sidecar(&[]);
+    let first = sidecar.snapshot();
+    if served_by(&first, "tcp_segment").is_none() || served_by(&first, "tcp_failure").is_none() {
+        return skip("connections that time out: programs cannot read the socket of a packet here");
+    }
+    let wire = Wire::veth(Version::Ipv4);
+    let server = Worker::start(&serving.own(), &wire.right);
+    let client = Worker::start(&asking.own(), &wire.left);
+    let (listener, address) = server.bind(Transport::Tcp, wire.server());
+    let (asks, answers) = (client.connect(address).0, server.accept(listener));
+    // The owner of an accepted connection is known from its first read.
+    let turns = [CLIENT, SERVER].map(|turns| Turns { count: 1, ..turns });
+    client.converse((asks, turns[0]), &server, (answers, turns[1]));
+    // The client gets no packet from here on.
+    wire.mislead();
+    server.abandoned(answers, LIMIT);
+    client.unanswered(address, LIMIT);
+    let line = sidecar.snapshot();
+    for (role, group) in [("server", &serving), ("client", &asking)] {
+        let outcome = [("undercurrent.tcp.outcome", "timed_out"), (ROLE, role)];
+        assert_eq!(counted(&line, CONNECTIONS, &outcome, group), 1.0, "{role}");
+        let ended = if role == "server" { 1.0 } else { 0.0 };
+        assert_eq!(durations(&line, CONNECTION, role, group).0, ended, "{role}");
+    }
+}
+
+#[test]
+fn connections_that_time_out_are_counted() {
+    everywhere("connections that time out", timed_out);
+}

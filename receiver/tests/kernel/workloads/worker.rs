@@ -141,7 +141,17 @@ impl Worker {
         let Reply::Done = self.ask(&Order::Refused(address)) else { unreachable!() };
     }
 
-    /// Shuts down the sending side of a connection.
+    /// Connects to an address that does not answer within a time.
+    pub fn unanswered(&self, address: SocketAddr, limit: Duration) {
+        let Reply::Done = self.ask(&Order::Unanswered(address, limit)) else { unreachable!() };
+    }
+
+    /// Sends to the other end of a connection, which does not answer within a time.
+    pub fn abandoned(&self, socket: usize, limit: Duration) {
+        let Reply::Done = self.ask(&Order::Abandoned(socket, limit)) else { unreachable!() };
+    }
+
+    /// Ends the direction in which a connection sends.
     pub fn finish(&self, socket: usize) {
         let Reply::Done = self.ask(&Order::Finish(socket)) else { unreachable!() };
     }
