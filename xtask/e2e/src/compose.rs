@@ -3,12 +3,14 @@
 
 use std::{
     collections::BTreeSet,
+    fs,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
+use serde_json::Value;
 use xtask_common::{machine, process};
 
 use super::{
@@ -53,7 +55,9 @@ fn watch(engine: &Docker) -> anyhow::Result<Duration> {
             Ok(has_traffic(&previous, &last)?.then_some(last))
         })
         .and_then(|last| check(&last))?;
-        process::wait_for("an exemplar that leads to a slow request", ARRIVAL, || slow_request(engine))
+        let trace = process::wait_for("an exemplar that leads to a slow request", ARRIVAL, || slow_request(engine))?;
+        process::wait_for("the search of the panel with slow traces", ARRIVAL, || searched(engine))?;
+        Ok(trace)
     });
     let trace = seen.with_context(|| format!("the containers logged:\n{}", stack.logs()))?;
     let took = start.elapsed();
@@ -111,6 +115,28 @@ pub fn slow_request(engine: &Docker) -> anyhow::Result<Option<Trace>> {
         }
     }
     Ok(None)
+}
+
+/// The dashboard of a workload.
+pub const DASHBOARD: &str = "otel-config/grafana/workload.json";
+
+/// Reads the dashboard of a workload.
+pub fn dashboard() -> anyhow::Result<Value> {
+    let path = machine::workspace().join(DASHBOARD);
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {DASHBOARD}"))?;
+    serde_json::from_str(&text).with_context(|| format!("{DASHBOARD} is no dashboard"))
+}
+
+/// Runs the search of the dashboard's panel for the service that reads late. Returns `Some` if a trace of a slow request is found.
+fn searched(engine: &Docker) -> anyhow::Result<Option<()>> {
+    let dashboard = dashboard()?;
+    let targets = dashboard["panels"].as_array().into_iter().flatten().flat_map(|panel| panel["targets"].as_array());
+    let search =
+        targets.flatten().find(|target| target["queryType"] == "search").context("no panel searches Jaeger")?;
+    let (operation, limit) = (search["operation"].as_str().context("the search has no operation")?, &search["limit"]);
+    let parameters = ["service=orders".to_owned(), format!("operation={operation}"), format!("limit={limit}")];
+    let answer = fetch(engine, &format!("{JAEGER}/traces"), &parameters.each_ref().map(String::as_str))?;
+    Ok(parse(&answer)?.iter().any(is_complete).then_some(()))
 }
 
 /// Returns true if the packet of a request of `storefront` waited until `orders` read it.

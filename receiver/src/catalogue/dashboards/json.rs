@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     COLUMNS, Dashboard,
-    Kind::{self, Band, Bars, Heatmap, Lines, Reading, Stack, Table},
+    Kind::{self, Band, Bars, Heatmap, Lines, Reading, Stack, Table, Traces},
     Panel, promql,
 };
 
@@ -18,6 +18,10 @@ const HEIGHT: u32 = 9;
 const TAG: &str = "undercurrent";
 /// The variable with the data source, and how panels and variables refer to it.
 const DATA_SOURCE: &str = "datasource";
+/// The same for traces.
+const TRACES: &str = "traces";
+/// Traces in a panel.
+const LIMIT: u32 = 20;
 /// The label that identifies a workload in a link to its dashboard.
 const IDENTITY: &str = "instance";
 /// A link from a series of a workload to its dashboard.
@@ -54,8 +58,12 @@ pub fn dashboard(dashboard: &Dashboard, reading: &str) -> String {
     let panels = panels(dashboard, reading);
     let text = Value::from(panels.clone()).to_string();
     let is_used = |variable: &&Variable| text.contains(&format!("${}", variable.name));
-    let variables: Vec<_> =
-        [data_source_variable()].into_iter().chain(VARIABLES.iter().filter(is_used).map(variable)).collect();
+    let of_traces = text.contains(&format!("${{{TRACES}}}")).then(|| data_source_variable(TRACES, "Traces", "jaeger"));
+    let variables: Vec<_> = [data_source_variable(DATA_SOURCE, "Data source", "prometheus")]
+        .into_iter()
+        .chain(VARIABLES.iter().filter(is_used).map(variable))
+        .chain(of_traces)
+        .collect();
     let json = json!({
         "annotations": {"list": []},
         "description": dashboard.description,
@@ -133,9 +141,10 @@ fn panel(panel: &Panel, reading: &str) -> Value {
         "options": options(panel, reading),
     });
     if panel.kind != Reading {
-        json["datasource"] = data_source();
+        let is_of_traces = panel.kind == Traces;
+        json["datasource"] = if is_of_traces { trace_source() } else { data_source() };
         json["fieldConfig"] = fields(panel);
-        json["targets"] = targets(panel).into();
+        json["targets"] = if is_of_traces { searches(panel) } else { targets(panel) }.into();
     }
     if panel.kind == Table {
         let hidden = json!({"Time": true, "Value": true});
@@ -149,7 +158,7 @@ const fn name(kind: Kind) -> &'static str {
         Lines | Stack | Band => "timeseries",
         Heatmap => "heatmap",
         Bars => "bargauge",
-        Table => "table",
+        Table | Traces => "table",
         Reading => "text",
     }
 }
@@ -186,7 +195,7 @@ fn options(panel: &Panel, reading: &str) -> Value {
             "sizing": "auto",
             "valueMode": "color",
         }),
-        Table => json!({"frameIndex": 0, "showHeader": true}),
+        Table | Traces => json!({"frameIndex": 0, "showHeader": true}),
         Reading => json!({"content": in_short(reading), "mode": "markdown"}),
     }
 }
@@ -200,7 +209,7 @@ fn fields(panel: &Panel) -> Value {
     let style = match panel.kind {
         Lines | Band => json!({"fillOpacity": 0, "lineWidth": 1, "showPoints": "never"}),
         Stack => json!({"fillOpacity": 30, "lineWidth": 1, "showPoints": "never", "stacking": {"mode": "normal"}}),
-        Table => json!({"align": "auto", "inspect": false}),
+        Table | Traces => json!({"align": "auto", "inspect": false}),
         Heatmap | Bars | Reading => json!({}),
     };
     let is_of_workload = panel.queries.iter().any(|(_, query)| query.contains(&format!("workload, {IDENTITY}")));
@@ -219,7 +228,7 @@ fn targets(panel: &Panel) -> Vec<Value> {
     let format = match panel.kind {
         Heatmap => "heatmap",
         Table => "table",
-        Lines | Stack | Band | Bars | Reading => "time_series",
+        Lines | Stack | Band | Bars | Traces | Reading => "time_series",
     };
     let is_instant = matches!(panel.kind, Bars | Table);
     let target = |((legend, query), id): (&(&str, &str), char)| {
@@ -238,14 +247,33 @@ fn targets(panel: &Panel) -> Vec<Value> {
     panel.queries.iter().zip('A'..).map(target).collect()
 }
 
+/// Returns searches in Jaeger for spans of the selected workloads.
+fn searches(panel: &Panel) -> Vec<Value> {
+    let search = |((_, operation), id): (&(&str, &str), char)| {
+        json!({
+            "datasource": trace_source(),
+            "limit": LIMIT,
+            "operation": operation,
+            "queryType": "search",
+            "refId": id.to_string(),
+            "service": "${workload:text}",
+        })
+    };
+    panel.queries.iter().zip('A'..).map(search).collect()
+}
+
+fn trace_source() -> Value {
+    json!({"type": "jaeger", "uid": format!("${{{TRACES}}}")})
+}
+
 fn data_source() -> Value {
     json!({"type": "prometheus", "uid": format!("${{{DATA_SOURCE}}}")})
 }
 
-fn data_source_variable() -> Value {
+fn data_source_variable(name: &str, label: &str, kind: &str) -> Value {
     json!({
-        "hide": 0, "includeAll": false, "label": "Data source", "multi": false, "name": DATA_SOURCE, "options": [],
-        "query": "prometheus", "refresh": 1, "regex": "", "type": "datasource",
+        "hide": 0, "includeAll": false, "label": label, "multi": false, "name": name, "options": [],
+        "query": kind, "refresh": 1, "regex": "", "type": "datasource",
     })
 }
 

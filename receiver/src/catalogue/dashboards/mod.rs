@@ -60,6 +60,8 @@ enum Kind {
     Bars,
     /// The current labels of each series.
     Table,
+    /// The newest traces of a workload in Jaeger. The queries are names of spans.
+    Traces,
     /// The table at the beginning of docs/reading.md.
     Reading,
 }
@@ -83,6 +85,8 @@ impl Panel {
 
 /// Units in Grafana.
 mod unit {
+    /// The units come with the data.
+    pub const OF_DATA: &str = "";
     pub const SECONDS: &str = "s";
     /// A share between 0 and 1.
     pub const SHARE: &str = "percentunit";

@@ -1,8 +1,8 @@
 //! One workload, or several.
 
 use super::{
-    Dashboard,
-    Kind::{Heatmap, Lines, Stack},
+    COLUMNS, Dashboard,
+    Kind::{Heatmap, Lines, Stack, Traces},
     Panel, Row, unit,
 };
 
@@ -77,6 +77,18 @@ pub const DASHBOARD: Dashboard = Dashboard {
                     ],
                 ),
             ],
+        },
+        Row {
+            title: "Slow packets",
+            panels: &[Panel::new(
+                Traces,
+                "Slow traces",
+                unit::OF_DATA,
+                "The newest traces with a slow packet of the workload, from Jaeger. Select one workload that has the name of a service.",
+                "slow-packets.md",
+                &[("", "network receive")],
+            )
+            .wide(COLUMNS)],
         },
         Row {
             title: "Transactions",

@@ -53,10 +53,20 @@ struct Panel {
     targets: Vec<Target>,
 }
 
+/// A query of Prometheus; of other data sources, the fields are absent.
 #[derive(Deserialize)]
 struct Target {
-    expr: String,
+    #[serde(default)]
+    expr: Option<String>,
+    #[serde(default)]
     exemplar: bool,
+}
+
+impl Panel {
+    /// Returns the queries of Prometheus with their targets.
+    fn queries(&self) -> impl Iterator<Item = (&str, &Target)> {
+        self.targets.iter().filter_map(|target| Some((target.expr.as_deref()?, target)))
+    }
 }
 
 /// Runs every query of every panel. `workloads` are the names that each panel by workload must show, except the panels in `empty`.
@@ -68,7 +78,7 @@ pub fn run(prometheus: &Prometheus, workloads: &[&str], empty: &[Empty]) -> anyh
     let mut count = 0;
     for dashboard in dashboards()? {
         variables(prometheus, &dashboard, workloads)?;
-        for panel in dashboard.panels.iter().filter(|panel| !panel.targets.is_empty()) {
+        for panel in dashboard.panels.iter().filter(|panel| panel.queries().next().is_some()) {
             let name = format!("{}: {}", dashboard.title, panel.title);
             let exception = empty.iter().find(|one| one.title == panel.title);
             let expected = if exception.is_some() { &[] } else { workloads };
@@ -132,8 +142,8 @@ fn arguments<'a>(query: &'a str, function: &str) -> Option<&'a str> {
 /// Returns true if the queries of a panel return data: any of them, because some need events that a run may lack.
 fn has_data(prometheus: &Prometheus, panel: &Panel, workloads: &[&str]) -> anyhow::Result<bool> {
     let mut has_data = false;
-    for target in &panel.targets {
-        let query = with_values(&target.expr);
+    for (query, target) in panel.queries() {
+        let query = with_values(query);
         // A histogram has no number, so the series are counted.
         let series = prometheus.query(&format!("count({query})"))?;
         has_data |= !series.is_empty();

@@ -9,19 +9,17 @@ use std::{fs, path::Path};
 
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
-use xtask_common::{machine, process};
+use xtask_common::process;
 
 use self::charts::Charts;
 use super::{
-    compose::{self, ARRIVAL, PROMETHEUS, Stack},
+    compose::{self, ARRIVAL, DASHBOARD, PROMETHEUS, Stack},
     engines::{Cgroups, Client, Docker, images},
     require_root,
 };
 
 /// The service that reads late.
 const SERVICE: &str = "orders";
-/// The dashboard in the picture.
-const DASHBOARD: &str = "otel-config/grafana/workload.json";
 /// The rows of the dashboard that are drawn. The other ones have no data, because the bridge of an engine loses nothing.
 const ROWS: [&str; 2] = ["Latency", "Resources"];
 /// Panels in the picture.
@@ -82,9 +80,7 @@ fn data(answer: &str) -> anyhow::Result<Value> {
 
 /// Returns the panels of the dashboard with the answers to their queries, for a workload by its instance.
 fn dashboard(engine: &Docker, instance: &str) -> anyhow::Result<Value> {
-    let text =
-        fs::read_to_string(machine::workspace().join(DASHBOARD)).with_context(|| format!("cannot read {DASHBOARD}"))?;
-    let dashboard: Value = serde_json::from_str(&text).with_context(|| format!("{DASHBOARD} is no dashboard"))?;
+    let dashboard = compose::dashboard()?;
     let now = data(&compose::fetch(engine, &format!("{PROMETHEUS}/query"), &["query=time()"])?)?;
     let end = now["result"][0].as_f64().context("Prometheus has no time")? as u64 / STEP * STEP;
     let range = [format!("start={}", end - RANGE), format!("end={end}"), format!("step={STEP}")];
@@ -99,7 +95,8 @@ fn dashboard(engine: &Docker, instance: &str) -> anyhow::Result<Value> {
     for panel in of_rows(&dashboard) {
         let (mut answers, mut exemplars) = (Vec::new(), Vec::new());
         for target in panel["targets"].as_array().into_iter().flatten() {
-            let query = target["expr"].as_str().context("a target has no query")?;
+            // The other queries are for Jaeger.
+            let Some(query) = target["expr"].as_str() else { continue };
             answers.push(json!({"legendFormat": target["legendFormat"], "data": ask("query_range", query)?}));
             if target["exemplar"] == true {
                 exemplars.extend(ask("query_exemplars", query)?.as_array().cloned().unwrap_or_default());
