@@ -1,15 +1,23 @@
-//! Load by wrk, and its results.
+//! Load on a server, and its results.
 
 use std::process::Command;
 
 use anyhow::Context as _;
 use xtask_common::machine;
 
-/// The load that wrk makes.
-#[derive(Clone)]
-pub struct Load {
-    /// Requested URL.
-    pub url: String,
+/// A running server with a program that loads it.
+pub trait Service {
+    /// Returns what is loaded, and how.
+    fn describe(&self) -> String;
+
+    /// Loads the server for some seconds by a number of concurrent connections.
+    fn load(&self, connections: usize, seconds: u64) -> anyhow::Result<Figures>;
+}
+
+/// The load on a server.
+#[derive(Clone, Copy)]
+pub struct Load<'a> {
+    pub service: &'a dyn Service,
     /// Number of concurrent connections.
     pub connections: usize,
     /// Duration in seconds.
@@ -25,15 +33,20 @@ pub struct Figures {
     pub p99: f64,
 }
 
-impl Load {
-    /// Runs wrk.
+impl Load<'_> {
+    /// Loads the server.
     pub fn run(&self) -> anyhow::Result<Figures> {
-        let mut command = Command::new("wrk");
-        command.args(["--threads", "1", "--connections", &self.connections.to_string(), "--latency"]);
-        command.args(["--duration", &format!("{}s", self.seconds), "--timeout", "20s", &self.url]);
-        let printed = machine::output(&mut command)?;
-        figures(&printed).with_context(|| format!("unexpected output of wrk:\n{printed}"))
+        self.service.load(self.connections, self.seconds)
     }
+}
+
+/// Runs wrk, which requests a URL.
+pub fn wrk(url: &str, connections: usize, seconds: u64) -> anyhow::Result<Figures> {
+    let mut command = Command::new("wrk");
+    command.args(["--threads", "1", "--connections", &connections.to_string(), "--latency"]);
+    command.args(["--duration", &format!("{seconds}s"), "--timeout", "20s", url]);
+    let printed = machine::output(&mut command)?;
+    figures(&printed).with_context(|| format!("unexpected output of wrk:\n{printed}"))
 }
 
 fn figures(printed: &str) -> Option<Figures> {

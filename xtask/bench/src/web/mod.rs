@@ -1,6 +1,7 @@
-//! What the sidecar costs a web server: wrk loads nginx with and without the sidecar, in alternation.
+//! What the sidecar costs a server: nginx or Redis under load, with and without the sidecar, in alternation.
 
 mod load;
+mod redis;
 mod report;
 mod server;
 mod sidecar;
@@ -11,11 +12,14 @@ use std::{
     process::Command,
 };
 
+use anyhow::Context as _;
+use clap::ValueEnum as _;
 use xtask_common::{artifacts, machine, packages};
 
 pub use self::sidecar::Configuration;
 use self::{
-    load::Load,
+    load::{Load, Service},
+    redis::Redis,
     report::Pair,
     server::Server,
     sidecar::{Observer, Sidecar},
@@ -25,9 +29,38 @@ use super::{
     host::description,
 };
 
+/// A server under load.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Kind {
+    /// nginx under wrk.
+    Nginx,
+    /// Redis under redis-benchmark.
+    Redis,
+}
+
+impl Kind {
+    /// Returns the packages of Debian with the server and its load.
+    const fn packages(self) -> &'static [&'static str] {
+        match self {
+            Self::Nginx => &["nginx-light", "wrk"],
+            Self::Redis => &["redis-server", "redis-tools"],
+        }
+    }
+
+    fn start(self) -> anyhow::Result<Box<dyn Service>> {
+        Ok(match self {
+            Self::Nginx => Box::new(Server::start()?),
+            Self::Redis => Box::new(Redis::start()?),
+        })
+    }
+}
+
 /// Options of the comparison.
 #[derive(clap::Args)]
 pub struct Comparison {
+    /// The server under load
+    #[arg(long, value_enum, default_value = "nginx")]
+    service: Kind,
     /// Pairs of runs for each number of connections
     #[arg(long, default_value_t = 10)]
     pairs: usize,
@@ -72,9 +105,9 @@ fn parse(text: &str) -> serde_json::Result<Configuration> {
     serde_json::from_str(text)
 }
 
-/// Measures the cost of each configuration for a web server.
+/// Measures the cost of each configuration for a server.
 pub fn run(options: &Comparison, configurations: &[Configuration]) -> anyhow::Result<()> {
-    packages::install(&["nginx-light", "wrk"])?;
+    packages::install(options.service.packages())?;
     let binary = options.binary.clone().map_or_else(build::sidecar, Ok)?;
     let stand_in = options.empty.then(|| build::benchmark("hooks", Profile::Dev)).transpose()?;
     match &options.kernel {
@@ -100,6 +133,8 @@ fn start_guest(
     let mut guest = Command::new(artifacts::member("xtask-vm")?);
     guest.args(["vm", "--kernel", kernel, "--icount", "--timeout", "3000", "--"]);
     guest.arg(env::current_exe()?).args(["bench", "web", "--pairs", &options.pairs.to_string()]);
+    let service = options.service.to_possible_value().context("a server without a name")?;
+    guest.args(["--service", service.get_name()]);
     guest.args(["--seconds", &options.seconds.to_string(), "--binary"]).arg(binary);
     for configuration in configurations {
         guest.args(["--configuration", &serde_json::to_string(configuration)?]);
@@ -119,21 +154,17 @@ fn run_natively(
     stand_in: Option<PathBuf>,
     configurations: &[Configuration],
 ) -> anyhow::Result<()> {
-    let server = Server::start()?;
+    let service = options.service.start()?;
     let observer = stand_in.map_or_else(|| Observer::Sidecar(binary.to_owned()), Observer::Empty);
     println!("{}", description());
-    println!(
-        "nginx, a file of {} bytes, wrk on one thread, {} s a run; with {observer} and without",
-        server::SIZE,
-        options.seconds
-    );
+    println!("{}, {} s a run; with {observer} and without", service.describe(), options.seconds);
     let connections = if options.connections.is_empty() { vec![1, 50, 500] } else { options.connections.clone() };
     for configuration in configurations {
         println!("\n{}", configuration.name);
         print!("{}", report::head());
         let text = configuration.render(binary)?;
         for &connections in &connections {
-            let load = Load { url: server.url(), connections, seconds: options.seconds };
+            let load = Load { service: &*service, connections, seconds: options.seconds };
             // The first run fills caches and is not measured.
             load.run()?;
             let pairs = (0..options.pairs).map(|n| pair(&load, &observer, &text, n % 2 == 0));
@@ -147,11 +178,11 @@ fn run_natively(
 const ADAPTS: u64 = 3;
 
 /// Measures a run with the sidecar and a run without, in either order.
-fn pair(load: &Load, observer: &Observer, configuration: &str, with_first: bool) -> anyhow::Result<Pair> {
+fn pair(load: &Load<'_>, observer: &Observer, configuration: &str, with_first: bool) -> anyhow::Result<Pair> {
     let with = || {
         let sidecar = Sidecar::start(observer, configuration)?;
         // Measure after adaptive sampling has converged.
-        Load { seconds: ADAPTS, ..load.clone() }.run()?;
+        Load { seconds: ADAPTS, ..*load }.run()?;
         let measured = sidecar.share_during(|| load.run())?;
         sidecar.stop().map(|()| measured)
     };

@@ -12,10 +12,12 @@ use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 use xtask_common::process;
 
+use super::load::{self, Figures, Service};
+
 /// Size of the file in bytes.
-pub const SIZE: usize = 10_000;
+const SIZE: usize = 10_000;
 /// Timeout for the start in a guest.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running server. It ends on drop.
 pub struct Server {
@@ -45,10 +47,15 @@ impl Server {
         })?;
         Ok(Self { child, address, _folder: folder })
     }
+}
 
-    /// Returns the URL of the file.
-    pub fn url(&self) -> String {
-        format!("http://{}/file", self.address)
+impl Service for Server {
+    fn describe(&self) -> String {
+        format!("nginx, a file of {SIZE} bytes, wrk on one thread")
+    }
+
+    fn load(&self, connections: usize, seconds: u64) -> anyhow::Result<Figures> {
+        load::wrk(&format!("http://{}/file", self.address), connections, seconds)
     }
 }
 
@@ -58,7 +65,8 @@ impl Drop for Server {
     }
 }
 
-fn free() -> anyhow::Result<SocketAddr> {
+/// Returns a free address of loopback.
+pub fn free() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?.local_addr()?)
 }
 
