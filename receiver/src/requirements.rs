@@ -133,7 +133,8 @@ impl Requirements {
         let samples = if self.classified.is_empty() { 0 } else { signals::network_functions::ring_size(cpus) };
         let socket_calls = self.settings.network_cpu.measures_calls();
         let reader_states = self.settings.slow_packets.reader_states;
-        Sizing { cpus, scale, filter_keys, group_by, workloads, functions, samples, socket_calls, reader_states }
+        let edges = self.settings.tcp_peers.edges.entries();
+        Sizing { cpus, scale, filter_keys, group_by, workloads, functions, samples, edges, socket_calls, reader_states }
     }
 
     /// Returns the constants of the programs on a machine with `cpus` possible CPUs, without those that only the loader

@@ -14,6 +14,7 @@ pub mod http1;
 pub mod interface;
 pub mod latency;
 pub mod loss;
+pub mod peers;
 pub mod processor;
 pub mod retransmits;
 pub mod sample;

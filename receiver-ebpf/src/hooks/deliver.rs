@@ -159,7 +159,7 @@ extern "C" fn advance_transactions(skb: *const __sk_buff, numbers: u64, rest: u6
     if let Some(socket) = skb.socket()
         && let Some(sock) = skb.kernel_socket()
     {
-        tcp_transactions::advance(socket, sock, &header, early, || or_node(|| slot_of(skb)));
+        tcp_transactions::advance(skb, socket, sock, &header, early, || or_node(|| slot_of(skb)));
     }
     0
 }

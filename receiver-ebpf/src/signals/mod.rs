@@ -18,6 +18,7 @@ pub mod slow_packets;
 pub mod socket_calls;
 pub mod softirq_wait;
 pub mod tcp_listen_overflows;
+mod tcp_peers;
 pub mod tcp_retransmits;
 pub mod tcp_rtt;
 pub mod tcp_transactions;

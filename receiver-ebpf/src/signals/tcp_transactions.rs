@@ -24,10 +24,11 @@ use undercurrent_ebpf::abi::{
     workload::Slot,
 };
 
-use super::{switch, timings};
+use super::{switch, tcp_peers, timings};
 use crate::kernel::{
     cells::MMAPABLE,
     clock,
+    context::SkbContext,
     fields::{
         SKB_LEFT, SKB_RIGHT, SKB_TSTAMP, SOCK_DPORT, SOCK_ERROR, SOCK_PORT, SOCK_SHUTDOWN, SOCK_STATE,
         SOCK_UNACKNOWLEDGED, Sock, TCP_BYTES_RECEIVED, TCP_END, TCP_LAST_DEPARTURE, TCP_RECEIVE_NEXT, TCP_RETRANSMITS,
@@ -57,7 +58,7 @@ const LEVELS: usize = 24;
 /// Bytes of a connection after which they are counted before the end of a turn.
 const UNCOUNTED: u32 = 1 << 16;
 /// A time or duration that is not known.
-const UNKNOWN: u64 = 1;
+pub const UNKNOWN: u64 = 1;
 /// The time of a turn that is not in the sample.
 const SKIPPED: u64 = 2;
 
@@ -105,17 +106,15 @@ static TRANSACTIONS: Counters<WORDS> = Counters::with_max_entries(1, MMAPABLE);
 
 /// What a segment adds to the measurements; zero or false for nothing.
 #[derive(Clone, Copy)]
-struct Added {
-    role: Role,
+pub struct Added {
+    pub role: Role,
     /// The duration of a transaction in the sample in nanoseconds, or [`UNKNOWN`].
-    transaction: u64,
-    /// The number of transactions that it represents.
-    weight: u32,
+    pub transaction: u64,
     /// The duration of the connection in nanoseconds.
-    connection: u64,
-    sent: u32,
-    received: u32,
-    reset: bool,
+    pub connection: u64,
+    pub sent: u32,
+    pub received: u32,
+    pub reset: bool,
 }
 
 impl Added {
@@ -128,23 +127,31 @@ impl Added {
 /// Advances the turns of a connection by a segment that has arrived and that TCP has not handled. `early` is the time, or zero if the
 /// clock was not read. `socket` is the socket of the program's context, and `sock` the same one with its kernel type.
 #[inline(always)]
-pub fn advance(socket: *const bpf_sock, sock: Ptr<Sock>, header: &TcpHeader, early: u64, slot: impl FnOnce() -> Slot) {
+pub fn advance(
+    skb: SkbContext,
+    socket: *const bpf_sock,
+    sock: Ptr<Sock>,
+    header: &TcpHeader,
+    early: u64,
+    slot: impl FnOnce() -> Slot,
+) {
     let turns = TURNS.value(socket);
     if !turns.is_null() {
         // SAFETY: storage of the socket, checked for null.
-        add(turn(unsafe { &mut *turns }, sock, header, early), slot);
+        add(skb, turn(unsafe { &mut *turns }, sock, header, early), slot);
         return;
     }
     let state = sock.read(&SOCK_STATE);
     // Raw sockets get segments too.
     if state != state::LISTEN && tcp::is_connection(sock) {
-        begin(socket, sock, state, header, early, slot);
+        begin(skb, socket, sock, state, header, early, slot);
     }
 }
 
 /// Begins the turns of a connection.
 #[inline(always)]
 fn begin(
+    skb: SkbContext,
     socket: *const bpf_sock,
     sock: Ptr<Sock>,
     state: u8,
@@ -172,7 +179,9 @@ fn begin(
                 return;
             }
             if header.has(TcpHeader::RST) {
-                count(slot(), Count::Refused);
+                let slot = slot();
+                count(slot, Count::Refused);
+                tcp_peers::refused(skb, slot);
                 return;
             }
             if !header.has(TcpHeader::SYN) {
@@ -200,7 +209,8 @@ fn begin(
     if is_new {
         count(slot, Count::Established(added.role));
     }
-    add(added, || slot);
+    tcp_peers::begins(skb, added.role, header, slot);
+    add(skb, added, || slot);
 }
 
 /// Returns the role of an end whose handshake no program saw: servers usually have the lower port.
@@ -228,7 +238,7 @@ pub fn failed(sock: Ptr<Sock>) {
     count(slot, Count::TimedOut(role));
     let mut added = Added::to(role);
     added.connection = turns.end(|| clock::monotonic());
-    add(added, || slot);
+    record(added, slot);
 }
 
 /// Advances the turns of a connection.
@@ -424,13 +434,21 @@ fn between(start: u64, end: u64) -> u64 {
 
 /// Adds to the measurements of the slot.
 #[inline(always)]
-fn add(added: Added, slot: impl FnOnce() -> Slot) {
-    let Added { role, transaction, weight, connection, sent, received, reset } = added;
+fn add(skb: SkbContext, added: Added, slot: impl FnOnce() -> Slot) {
+    let Added { transaction, connection, sent, received, reset, .. } = added;
     if transaction | connection == 0 && sent | received == 0 && !reset {
         return;
     }
+    let slot = slot();
+    record(added, slot);
+    tcp_peers::add(skb, &added, slot);
+}
+
+#[inline(always)]
+fn record(added: Added, slot: Slot) {
+    let Added { role, transaction, connection, sent, received, reset } = added;
     let bytes = u64::from(sent) << 32 | u64::from(received);
-    let end = u64::from(slot().0) << 2 | u64::from(reset) << 1 | role as u64;
+    let end = u64::from(slot.0) << 2 | u64::from(reset) << 1 | role as u64;
     add_to_slot(transaction, connection, bytes, end);
 }
 

@@ -43,19 +43,20 @@ impl WirePoint {
     pub(super) fn new(series: &Series<'_>, data: &Data, histograms: Histograms) -> Option<Self> {
         let instrument = series.descriptor.instrument;
         let value = match (data, instrument) {
-            (Data::Histogram(histogram), Instrument::ExponentialHistogram) => {
-                return Some(match histograms {
+            (Data::Histogram(histogram), of) if of.is_histogram() => {
+                return Some(match histograms.of(of) {
                     Histograms::Exponential => Self::Exponential(exponential(series, histogram)),
                     Histograms::Explicit => Self::Explicit(explicit(series, histogram)),
                 });
             }
-            (Data::NoRecordedValue, Instrument::ExponentialHistogram) => {
-                return Some(match histograms {
+            (Data::NoRecordedValue, of) if of.is_histogram() => {
+                return Some(match histograms.of(of) {
                     Histograms::Exponential => Self::Exponential(exponential_end(series)),
                     Histograms::Explicit => Self::Explicit(explicit_end(series)),
                 });
             }
-            (_, Instrument::ExponentialHistogram) | (Data::Histogram(_), _) => return None,
+            (Data::Histogram(_), _) => return None,
+            (_, of) if of.is_histogram() => return None,
             (Data::NoRecordedValue, _) => None,
             (Data::Integer(number), _) => Some(number_data_point::Value::AsInt(*number)),
             (Data::Double(number), _) if number.is_finite() => Some(number_data_point::Value::AsDouble(*number)),
@@ -168,13 +169,15 @@ pub(super) fn empty_metric(descriptor: &Descriptor, form: Form) -> Metric {
             Instrument::Counter => sum(true),
             Instrument::UpDownCounter => sum(false),
             Instrument::Gauge => metric::Data::Gauge(Gauge::default()),
-            Instrument::ExponentialHistogram if form.histograms == Histograms::Explicit => {
+            of if of.is_histogram() && form.histograms.of(of) == Histograms::Explicit => {
                 metric::Data::Histogram(Histogram { data_points: Vec::new(), aggregation_temporality })
             }
-            Instrument::ExponentialHistogram => metric::Data::ExponentialHistogram(ExponentialHistogram {
-                data_points: Vec::new(),
-                aggregation_temporality,
-            }),
+            Instrument::ExponentialHistogram | Instrument::Histogram => {
+                metric::Data::ExponentialHistogram(ExponentialHistogram {
+                    data_points: Vec::new(),
+                    aggregation_temporality,
+                })
+            }
         }),
     }
 }

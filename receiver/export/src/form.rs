@@ -33,12 +33,19 @@ pub struct Form {
     pub histograms: Histograms,
 }
 
+impl Histograms {
+    /// Returns the kind of an instrument's histograms.
+    pub(crate) fn of(self, instrument: Instrument) -> Self {
+        if instrument == Instrument::Histogram { Self::Explicit } else { self }
+    }
+}
+
 impl Form {
     /// Returns true if the points of an instrument count since the last delivery. The value of an up-down counter is a total, so
     /// it is always cumulative.
     pub(crate) fn is_delta(self, instrument: Instrument) -> bool {
         match instrument {
-            Instrument::ExponentialHistogram => self.temporality != Temporality::Cumulative,
+            Instrument::ExponentialHistogram | Instrument::Histogram => self.temporality != Temporality::Cumulative,
             Instrument::Counter => self.temporality == Temporality::Delta,
             Instrument::UpDownCounter | Instrument::Gauge => false,
         }

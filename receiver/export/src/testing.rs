@@ -246,7 +246,7 @@ fn data(instrument: Instrument) -> BoxedStrategy<Data> {
 
 fn recorded(instrument: Instrument) -> BoxedStrategy<Data> {
     match instrument {
-        Instrument::ExponentialHistogram => {
+        Instrument::ExponentialHistogram | Instrument::Histogram => {
             (any::<i8>(), prop::collection::vec(0..u64::MAX / 1000, 0..40), 0.0..1e9, any::<u32>())
                 .prop_map(|(offset, buckets, sum, zero)| {
                     let histogram = histogram(offset.into(), buckets, sum);

@@ -35,6 +35,8 @@ pub struct Sizing {
     pub functions: usize,
     /// The size of the ring of stacks in bytes.
     pub samples: usize,
+    /// The number of edges between workloads and their peers, a power of two.
+    pub edges: usize,
     /// True if socket calls are measured.
     pub socket_calls: bool,
     /// True if wakeups of readers are recorded.
@@ -53,6 +55,7 @@ impl Sizing {
             workloads: None,
             functions: 0,
             samples: 0,
+            edges: 0,
             socket_calls: false,
             reader_states: false,
         }

@@ -38,6 +38,7 @@ mod softirq_wait;
 pub mod softnet;
 mod status;
 mod tcp_listen_overflows;
+pub mod tcp_peers;
 mod tcp_retransmits;
 mod tcp_rtt;
 mod tcp_transactions;
@@ -136,6 +137,7 @@ signals! {
     softirq_wait: DetailSwitch,
     tcp_rtt: Switch,
     tcp_transactions: Switch,
+    tcp_peers: tcp_peers::Settings,
     transmit: transmit::Settings,
     tcp_retransmits: Switch,
     tcp_listen_overflows: Switch,
@@ -151,6 +153,7 @@ impl Settings {
         self.network_cpu.set_level(level);
         self.latency.set_level(level);
         self.softirq_wait.enabled.get_or_insert(is_detailed);
+        self.tcp_peers.enabled.get_or_insert(is_detailed);
         self.transmit.enabled.get_or_insert(is_detailed);
     }
 }

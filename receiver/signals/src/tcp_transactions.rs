@@ -28,7 +28,9 @@ pub static ENTRY: Entry = Entry {
     hooks: |_| vec![&HOOK, &FAILURE],
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &TRANSACTIONS],
     constants: |on| {
-        let enabled = Constant::flag("signal.tcp_transactions", on.settings.tcp_transactions.enabled);
+        // The programs follow transactions for both signals.
+        let follows = on.settings.tcp_transactions.enabled || on.settings.tcp_peers.is_enabled();
+        let enabled = Constant::flag("signal.tcp_transactions", follows);
         vec![enabled.requires(Feature::SocketOfPacket)]
     },
     losses: |on| TRANSACTION_KIND.reasons(on),
@@ -41,7 +43,7 @@ pub static ENTRY: Entry = Entry {
 };
 
 /// The segments that a connection receives. No program runs when it sends.
-static HOOK: Hook = Hook {
+pub static HOOK: Hook = Hook {
     name: "tcp_segment",
     reads_timestamps: false,
     sees_traffic: true,
@@ -71,7 +73,7 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
 const OUTCOME: AttributeKey =
     AttributeKey::listed("undercurrent.tcp.outcome", &["established", "refused", "reset", "timed_out"]);
 /// `network.io.direction`.
-const DIRECTION: AttributeKey = AttributeKey::listed("network.io.direction", &["transmit", "receive"]);
+pub const DIRECTION: AttributeKey = AttributeKey::listed("network.io.direction", &["transmit", "receive"]);
 
 static TRANSACTION: Descriptor = Descriptor {
     name: "undercurrent.tcp.transaction.duration",
@@ -153,6 +155,6 @@ static IO: SlotCounter = SlotCounter {
 };
 
 /// Counts by slot and shard.
-static TRANSACTIONS: PlannedMap = PlannedMap::new("TRANSACTIONS", size_of::<[u64; WORDS]>(), entries);
+pub static TRANSACTIONS: PlannedMap = PlannedMap::new("TRANSACTIONS", size_of::<[u64; WORDS]>(), entries);
 
 const MAP: CountMap = CountMap { map: &TRANSACTIONS, words: WORDS, is_sharded: true, of_node: None };

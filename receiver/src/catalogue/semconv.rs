@@ -16,9 +16,10 @@ const OWN: &str = "undercurrent.";
 const CONVENTIONS: &str = "1.44.0";
 
 /// The meaning of each attribute.
-const BRIEFS: [(&str, &str); 25] = [
+const BRIEFS: [(&str, &str); 28] = [
     ("undercurrent.alternate", "The alternate that serves a hook."),
     ("undercurrent.attribution", "The method of attribution of CPU time to a workload."),
+    ("undercurrent.client", "The name of the client of a connection."),
     ("undercurrent.counter.estimate", "The method by which a count was estimated."),
     ("undercurrent.cpu.use", "The use of CPU time."),
     ("undercurrent.drop.layer", "The layer that dropped packets."),
@@ -36,8 +37,10 @@ const BRIEFS: [(&str, &str); 25] = [
     ("undercurrent.network.layer", "A layer of the receive path."),
     ("undercurrent.network.namespace", "The inode number of a network namespace."),
     ("undercurrent.network.stage", "A stage of the transmit path."),
+    ("undercurrent.peer", "The kind of the other end of a connection."),
     ("undercurrent.reason", "The reason of a loss."),
     ("undercurrent.role", "The end of a connection: the one that opened it, or the one that accepted it."),
+    ("undercurrent.server", "The name of the server of a connection."),
     ("undercurrent.signal", "A signal of the sidecar."),
     ("undercurrent.softirq", "A softirq of the network stack."),
     ("undercurrent.tcp.outcome", "What became of a TCP connection."),
@@ -116,7 +119,7 @@ fn metric(text: &mut String, metric: &Descriptor) {
         Instrument::Counter => "counter",
         Instrument::UpDownCounter => "updowncounter",
         Instrument::Gauge => "gauge",
-        Instrument::ExponentialHistogram => "histogram",
+        Instrument::ExponentialHistogram | Instrument::Histogram => "histogram",
     };
     let (brief, unit) = (json!(metric.description), json!(metric.unit));
     let _ = writeln!(

@@ -16,6 +16,8 @@ pub enum Instrument {
     Gauge,
     /// A base-2 exponential histogram.
     ExponentialHistogram,
+    /// A histogram with fixed bounds, for programs that cannot read exponential histograms.
+    Histogram,
 }
 
 impl Instrument {
@@ -27,7 +29,14 @@ impl Instrument {
             Self::UpDownCounter => "up-down counter",
             Self::Gauge => "gauge",
             Self::ExponentialHistogram => "exponential histogram",
+            Self::Histogram => "histogram",
         }
+    }
+
+    /// Returns true for both kinds of histograms.
+    #[must_use]
+    pub const fn is_histogram(self) -> bool {
+        matches!(self, Self::ExponentialHistogram | Self::Histogram)
     }
 }
 

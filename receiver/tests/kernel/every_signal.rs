@@ -221,6 +221,8 @@ fn check(signal: &str, seen: &Seen) {
         // The messages have no answer. `workloads::transactions` has turns.
         "tcp_transactions" if seen.is_served("tcp_segment") => seen.assert_grows("undercurrent.tcp.connections"),
         "tcp_transactions" => assert_eq!(seen.grown("undercurrent.tcp.connections", &[]), 0.0),
+        "tcp_peers" if seen.is_served("tcp_segment") => seen.assert_grows("undercurrent.tcp.peer.io"),
+        "tcp_peers" => assert_eq!(seen.grown("undercurrent.tcp.peer.io", &[]), 0.0),
         "transmit" => {
             let stage = ("undercurrent.network.stage", "stack");
             seen.assert_at_least("undercurrent.network.transmit.duration", &[stage, tcp], MESSAGES);

@@ -88,7 +88,7 @@ impl Names {
     /// Returns true if a metric grows from the start of the sidecar on.
     pub fn is_cumulative(&self, name: &str) -> bool {
         let instrument = self.metrics.get(name).map(|metric| metric.instrument);
-        matches!(instrument, Some(Instrument::Counter | Instrument::ExponentialHistogram))
+        matches!(instrument, Some(Instrument::Counter | Instrument::ExponentialHistogram | Instrument::Histogram))
     }
 
     /// Returns true if any series has a label.

@@ -9,7 +9,8 @@ use opentelemetry_proto::tonic::{
     collector::metrics::v1::ExportMetricsServiceRequest,
     common::v1::{KeyValue, any_value},
     metrics::v1::{
-        AggregationTemporality, ExponentialHistogramDataPoint, Metric, NumberDataPoint, metric::Data, number_data_point,
+        AggregationTemporality, ExponentialHistogramDataPoint, HistogramDataPoint, Metric, NumberDataPoint,
+        metric::Data, number_data_point,
     },
 };
 use undercurrent::{signals::catalogue, telemetry::Descriptor};
@@ -29,6 +30,8 @@ pub enum Value {
     Number(f64),
     /// A histogram.
     Histogram(Box<ExponentialHistogramDataPoint>),
+    /// A histogram with fixed bounds.
+    Explicit(Box<HistogramDataPoint>),
     /// The end of the series, without a value.
     Over,
 }
@@ -93,6 +96,7 @@ impl Point {
         match &self.value {
             Value::Counter(number) | Value::Number(number) => *number,
             Value::Histogram(histogram) => histogram.count as f64,
+            Value::Explicit(histogram) => histogram.count as f64,
             Value::Over => 0.0,
         }
     }
@@ -148,6 +152,15 @@ fn points_of(metric: Metric) -> Vec<(u64, Point)> {
                 let attributes = std::mem::take(&mut h.attributes);
                 let (time, start, flags) = (h.time_unix_nano, h.start_time_unix_nano, h.flags);
                 (time, point(attributes, flags, start, &|| Value::Histogram(Box::new(h.clone()))))
+            };
+            histogram.data_points.into_iter().map(of).collect()
+        }
+        Data::Histogram(histogram) => {
+            assert_eq!(histogram.aggregation_temporality, cumulative, "{name}");
+            let of = |mut h: HistogramDataPoint| {
+                let attributes = std::mem::take(&mut h.attributes);
+                let (time, start, flags) = (h.time_unix_nano, h.start_time_unix_nano, h.flags);
+                (time, point(attributes, flags, start, &|| Value::Explicit(Box::new(h.clone()))))
             };
             histogram.data_points.into_iter().map(of).collect()
         }

@@ -38,7 +38,7 @@ pub(super) fn is_busy_time(descriptor: &Descriptor) -> bool {
 
 /// Returns the heading of a metric with a single column.
 pub(super) fn single_column(descriptor: &Descriptor) -> Option<&'static str> {
-    let several = is_busy_time(descriptor) || descriptor.instrument == Instrument::ExponentialHistogram;
+    let several = is_busy_time(descriptor) || descriptor.instrument.is_histogram();
     (!several).then(|| descriptor.name.rsplit('.').next().unwrap_or(descriptor.name))
 }
 
@@ -52,7 +52,7 @@ pub(super) fn value_columns(part: &Part, cpus: Option<NonZeroUsize>) -> Vec<Colu
         return vec![Column::number(heading, 0)];
     }
     let columns: &[(&str, u8)] = match descriptor.instrument {
-        Instrument::ExponentialHistogram => {
+        Instrument::ExponentialHistogram | Instrument::Histogram => {
             &[("rate", 0), ("count", 4), ("p50", 1), ("p90", 3), ("p99", 0), ("max", 2)]
         }
         // Seconds per second: a utilization, of one CPU and of the node.
@@ -103,7 +103,7 @@ pub(super) fn load(changes: &[Change<'_>]) -> f64 {
 pub(super) fn total(descriptor: &Descriptor, load: f64) -> String {
     match descriptor.instrument {
         _ if is_busy_time(descriptor) => format!("{} ms/s", Quantity::number(load * 1000.0)),
-        Instrument::ExponentialHistogram => Quantity::rate(load, "1").to_string(),
+        Instrument::ExponentialHistogram | Instrument::Histogram => Quantity::rate(load, "1").to_string(),
         Instrument::Counter => Quantity::rate(load, descriptor.unit).to_string(),
         Instrument::UpDownCounter | Instrument::Gauge => Quantity::amount(load, descriptor.unit).to_string(),
     }

@@ -13,6 +13,7 @@ mod message;
 mod multipath;
 mod namespaces;
 mod passed;
+mod peers;
 mod processor;
 mod retransmits;
 mod rtt;
