@@ -18,6 +18,7 @@ use std::{
 use serde::Deserialize;
 use undercurrent::{
     catalogue::{dashboards, markdown, semconv},
+    export::view::overview::{self, Figure},
     signals::catalogue,
 };
 
@@ -36,6 +37,24 @@ const AGREED: &str = include_str!("../fixtures/catalogue.yaml");
 #[test]
 fn the_reference_is_committed() {
     committed::assert_committed("docs/signals.md", &markdown());
+}
+
+#[test]
+fn the_rules_of_likely_causes_are_committed() {
+    committed::assert_committed("docs/causes.md", &overview::page());
+}
+
+#[test]
+fn figures_are_those_of_registered_metrics() {
+    for source in Figure::ALL.iter().flat_map(|figure| figure.sources()) {
+        let (_, metric) =
+            catalogue().find(|(_, metric)| metric.name == source.metric).unwrap_or_else(|| panic!("{source:?}"));
+        for (key, values) in source.attributes {
+            let attribute = metric.attributes.iter().find(|attribute| attribute.key == *key);
+            let known = attribute.unwrap_or_else(|| panic!("{source:?}")).values();
+            assert!(values.iter().all(|value| known.contains(value)), "{source:?}: {known:?}");
+        }
+    }
 }
 
 #[test]

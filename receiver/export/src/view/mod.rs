@@ -1,7 +1,7 @@
 //! The measurements of the last interval, arranged for people: sections with rows and cells, and notices.
 //!
 //! A view has numbers with units and no layout, so a terminal, a page and a replay can share it. The descriptors of the metrics
-//! define sections, columns and units. This module refers to no signal by name.
+//! define sections, columns and units. Only [`overview`] refers to metrics by name.
 
 mod change;
 mod estimate;
@@ -9,6 +9,7 @@ mod group;
 mod input;
 mod names;
 mod notices;
+pub mod overview;
 mod part;
 mod ranking;
 mod recent;
@@ -25,6 +26,7 @@ use std::num::NonZeroUsize;
 use self::{
     group::{Share, cells, columns, groups, headline, keys, share},
     input::Input,
+    overview::Workload,
     part::{Part, is_busy_time},
 };
 pub use self::{
@@ -47,6 +49,8 @@ pub struct View {
     pub host: Option<String>,
     /// The length of the interval in seconds. `None`: the changes are those since the start.
     pub seconds: Option<f64>,
+    /// The workloads with measurements, the node first.
+    pub workloads: Vec<Workload>,
     /// The sections, in the order of display.
     pub sections: Vec<Section>,
     /// Losses, refusals and degraded states.
@@ -65,6 +69,7 @@ impl View {
             time: current.time,
             host: host.map(|host| plain(&host.to_string()).into_owned()),
             seconds: previous.map(|previous| seconds(previous.time)),
+            workloads: overview::workloads(&input),
             sections: sections(&input).into_iter().chain(recent.section()).collect(),
             notices: notices::notices(&input, &current.resources),
         }
