@@ -12,7 +12,7 @@ use undercurrent::{
     exit,
     export::{
         otlp::{OwnTelemetry, RunningTelemetry},
-        table::Terminal,
+        terminal::Terminal,
     },
     flamegraph,
     health::{Health, Listener},
@@ -78,7 +78,7 @@ fn keep_memory_small() {
 
 fn measure(run: Run) -> anyhow::Result<()> {
     let (settings, ignored) = run.clone().settings(&environment::process)?;
-    let terminal = Terminal::stdout();
+    let terminal = Terminal::of_process();
     let log = terminal.clone();
     let log = logging::start(&environment::process, move || log.log());
     let node = Node::detect(&environment::process);
@@ -97,7 +97,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
     for warning in outputs.exposed() {
         tracing::warn!("{warning}");
     }
-    let reach = outputs.reach(&environment::process);
+    let reach = outputs.reach(&terminal, &environment::process);
     descriptors::raise();
     let (host, requirements) = requirements::permitted(&settings)?;
     let places = outputs.places().into_iter().chain(run.config.clone()).collect();
@@ -134,6 +134,8 @@ fn measure(run: Run) -> anyhow::Result<()> {
         own.end(LAST_LOGS);
     }
     drop(control);
+    // The screen's thread may wait for a terminal that nobody reads.
+    terminal.restore();
     ended
 }
 

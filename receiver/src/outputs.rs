@@ -9,6 +9,7 @@ use crate::{
         Bus, Output, Outputs, json,
         otlp::{self, Access, ENDPOINT_KEY, FileSettings, LogCollector, OwnTelemetry},
         table,
+        terminal::{self, Terminal},
     },
     options::{Destination, Output as Requested, Outputs as RequestedOutputs, Span},
     parts::Reach,
@@ -169,14 +170,15 @@ impl<'a> Plan<'a> {
         std::iter::once((otlp::Items::Metrics, metrics)).chain(spans).chain(logs).collect()
     }
 
-    /// Returns what the worker must access for the outputs and for the Kubernetes API, whose port is in `environment`.
+    /// Returns what the worker must access for the outputs on this terminal, and for the Kubernetes API, whose port is in `environment`.
     #[must_use]
-    pub fn reach(&self, environment: Environment<'_>) -> Reach {
+    pub fn reach(&self, terminal: &Terminal, environment: Environment<'_>) -> Reach {
         let collectors = self.collectors();
         let ports = collectors.iter().filter_map(|(_, settings)| settings.port());
         let api = value(environment, KUBERNETES_PORT).and_then(|port| port.parse().ok());
         let notifies = value(environment, NOTIFY_SOCKET).is_some();
-        Reach { ports: ports.chain(api).collect(), notifies, ..Reach::default() }
+        let draws = terminal.is_interactive() && self.wanted.has_table();
+        Reach { ports: ports.chain(api).collect(), notifies, draws, ..Reach::default() }
     }
 
     /// Returns a text for the log about each collector: the items, the endpoint and its origin. `file` is the configuration file's endpoint.
@@ -233,12 +235,13 @@ impl<'a> Plan<'a> {
     ///
     /// # Errors
     /// If an output cannot be opened: the first error.
-    pub fn open(self, terminal: &table::Terminal, traces: bool, ports: BTreeSet<u16>) -> Result<Opened, OpenError> {
+    pub fn open(self, terminal: &Terminal, traces: bool, ports: BTreeSet<u16>) -> Result<Opened, OpenError> {
         let cpus = std::thread::available_parallelism().ok().and_then(|cpus| NonZeroUsize::new(cpus.get()));
         let (bus, mut opened): (Bus, Vec<Output>) = Default::default();
         for wanted in self.wanted.iter() {
             match wanted {
-                Requested::Table => opened.push(table::open(&bus, terminal, cpus)),
+                Requested::Table if terminal.is_interactive() => opened.push(terminal::open(&bus, terminal, cpus)),
+                Requested::Table => opened.push(table::open(&bus, cpus)),
                 Requested::Json(Destination::StandardOutput) => opened.push(json::open(&bus, json::Target::Stdout)?),
                 Requested::Json(Destination::File(path)) => {
                     opened.push(json::open(&bus, json::Target::File(path.clone()))?)

@@ -106,6 +106,13 @@ struct Pending {
     spans: VecDeque<Arc<SpanBatch>>,
 }
 
+impl Pending {
+    fn take(&mut self) -> Option<Published> {
+        let spans = self.spans.pop_front().map(Published::Spans);
+        spans.or_else(|| self.snapshot.take().map(Published::Snapshot))
+    }
+}
+
 /// The end of a subscription at the bus.
 struct Sender {
     topics: Topics,
@@ -160,6 +167,11 @@ impl Subscription {
         self.wait(|pending| pending.spans.pop_front()).await
     }
 
+    /// Waits until there are spans or a snapshot; spans come first. Returns `None` after the bus was closed. Cancel safe.
+    pub async fn next(&mut self) -> Option<Published> {
+        self.wait(Pending::take).await
+    }
+
     async fn wait<T>(&mut self, take: impl Fn(&mut Pending) -> Option<T>) -> Option<T> {
         loop {
             let taken = take(&mut lock(&self.pending));
@@ -186,9 +198,7 @@ impl Subscription {
     }
 
     fn take(&self) -> Option<Published> {
-        let mut pending = lock(&self.pending);
-        let spans = pending.spans.pop_front().map(Published::Spans);
-        spans.or_else(|| pending.snapshot.take().map(Published::Snapshot))
+        lock(&self.pending).take()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Exports snapshots as OTLP, as OTLP/JSON lines and as a live table.
+//! Exports snapshots as OTLP, as OTLP/JSON lines, as a text table and on the screen of a terminal.
 //!
 //! Each output runs in a separate task or thread, and subscribes to the [`Bus`]. If a receiver is slow or unreachable, its
 //! output drops snapshots and counts them. Outputs never delay a measurement.
@@ -20,6 +20,7 @@ mod spans;
 mod split;
 mod statistics;
 pub mod table;
+pub mod terminal;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -44,8 +44,12 @@ const LIMITED: &str = "limited supervisor";
 const OUTPUT: &str = "UNDERCURRENT_TEST_OUTPUT";
 /// The worker of a service that notifies its manager.
 const NOTIFYING: &str = "notifying worker";
+/// The worker with a screen.
+const DRAWING: &str = "drawing worker";
 /// The user of the loader.
 const LOADER: u32 = 65_528;
+/// `TCSETS2` of `include/uapi/asm-generic/ioctls.h`.
+const TCSETS2: libc::Ioctl = 0x402c_542b;
 /// The user of the reader.
 const READER: u32 = 65_527;
 /// Seccomp's mode of a process with a filter.
@@ -62,7 +66,7 @@ pub fn play() {
     let name = std::env::var(PART).unwrap();
     let part = Part::ALL.into_iter().find(|part| name.ends_with(part.as_str())).unwrap();
     let outputs = std::env::var_os(OUTPUT).into_iter().map(PathBuf::from).collect();
-    let reach = Reach { outputs, notifies: name == NOTIFYING, ..Reach::default() };
+    let reach = Reach { outputs, notifies: name == NOTIFYING, draws: name == DRAWING, ..Reach::default() };
     part.confine(&reach).unwrap();
     if name == LIMITED {
         limit_supervisor_to_readers(&reach).unwrap();
@@ -87,6 +91,16 @@ fn attempt(request: &str) -> io::Result<()> {
         "read" => File::open(object).map(drop),
         "write" => File::create(object).map(drop),
         "append" => OpenOptions::new().append(true).open(object)?.write_all(b"more"),
+        // The kernel refuses the null pointer after the filter has passed the call.
+        "modes" | "modes2" => {
+            let request = if verb == "modes" { libc::TCSETS } else { TCSETS2 };
+            // SAFETY: the pointer is null.
+            checked(unsafe { libc::ioctl(number(), request, 0) }.into())
+        }
+        "input" => {
+            // SAFETY: the pointer is null.
+            checked(unsafe { libc::ioctl(number(), libc::TIOCSTI, 0) }.into())
+        }
         "local" => UnixStream::connect(object).map(drop),
         "become" => {
             let user = number().cast_unsigned();
@@ -316,6 +330,23 @@ fn a_compromised_part_has_the_powers_of_the_documentation() {
     drop(listener);
     victim.kill().unwrap();
     victim.wait().unwrap();
+}
+
+#[test]
+fn a_compromised_worker_sets_the_modes_of_its_own_terminal_alone() {
+    let Some(_alone) = alone("terminals of a compromised worker") else { return };
+    let mut confined = Player::start(ROLE, &[], &[(PART, DRAWING)]);
+    for attempt in ["modes 0", "modes2 0"] {
+        // Standard input is a pipe here, which has no modes.
+        assert_eq!(confined.ask(attempt), "Uncategorized", "{attempt}");
+    }
+    for attempt in ["modes 1", "modes2 1", "modes 2", "modes2 5", "input 0"] {
+        assert_eq!(confined.ask(attempt), "Unsupported", "{attempt}");
+    }
+    let mut without_screen = Player::start(ROLE, &[], &[(PART, "worker")]);
+    for attempt in ["modes 0", "modes2 0", "input 0"] {
+        assert_eq!(without_screen.ask(attempt), "Unsupported", "{attempt}");
+    }
 }
 
 /// Returns true if Landlock of this kernel limits TCP connections: ABI 4, Linux 6.7.

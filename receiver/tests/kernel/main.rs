@@ -34,6 +34,7 @@ mod quantiles;
 mod readers;
 mod resolution;
 mod sampling;
+mod screen;
 mod segments;
 mod shipped;
 mod slow;

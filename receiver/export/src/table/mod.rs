@@ -1,26 +1,24 @@
-//! A live table of the last interval for people at a terminal.
+//! A table of each interval as text, for files, pipes and terminals without a movable cursor.
 
-mod layout;
-mod screen;
+pub(crate) mod layout;
 #[cfg(test)]
 mod tests;
-mod text;
-
-pub use screen::{Log, Terminal};
+pub(crate) mod text;
 
 use std::{
-    io::ErrorKind,
+    env,
+    io::{self, ErrorKind, Write},
     num::NonZeroUsize,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use anstyle::Style;
+use rustix::termios;
 use tokio::time::Instant;
 
 use self::{
     layout::{INDENT, lines, wrap},
-    screen::{colour, size_of_stdout},
     text::{cut, width},
 };
 use super::{Bus, Output, Published, Statistics, Subscription, Topics, health::Health};
@@ -40,17 +38,21 @@ pub struct Layout {
     pub colour: bool,
 }
 
+/// The line length for standard output that is not a terminal.
+const WIDTH_OF_FILES: usize = 120;
+/// The least width for a readable table.
+const NARROWEST: usize = 40;
+
 /// Opens the table on standard output, and subscribes it to the bus. `cpus` is the node's number of online CPUs. Requires a tokio runtime.
 #[must_use]
-pub fn open(bus: &Bus, terminal: &Terminal, cpus: Option<NonZeroUsize>) -> Output {
+pub fn open(bus: &Bus, cpus: Option<NonZeroUsize>) -> Output {
     let statistics = Statistics::new("table");
-    let (counted, terminal) = (statistics.clone(), terminal.clone());
+    let counted = statistics.clone();
     let subscription = bus.subscribe(Topics::SHOWN, &statistics);
-    Output::in_thread(statistics, move || run(subscription, &terminal, cpus, &counted))
+    Output::in_thread(statistics, move || run(subscription, cpus, &counted))
 }
 
-fn run(mut subscription: Subscription, terminal: &Terminal, cpus: Option<NonZeroUsize>, statistics: &Statistics) {
-    let kind = terminal.screen().kind();
+fn run(mut subscription: Subscription, cpus: Option<NonZeroUsize>, statistics: &Statistics) {
     let mut health = Health::new(statistics.output());
     let mut previous: Option<Arc<Snapshot>> = None;
     let mut recent = Recent::default();
@@ -63,12 +65,8 @@ fn run(mut subscription: Subscription, terminal: &Terminal, cpus: Option<NonZero
             }
         };
         let began = Instant::now();
-        let size = size_of_stdout(kind);
-        let layout = Layout { width: size.width, cpus, colour: colour(kind) };
-        let block = render(previous.as_deref(), &current, &recent, layout);
-        // Not inside the match: log messages there take the same lock.
-        let drawn = terminal.screen().draw(&block, size);
-        match drawn {
+        let table = render(previous.as_deref(), &current, &recent, layout_of_stdout(cpus));
+        match append(&table, &mut io::stdout()) {
             Ok(()) => {
                 statistics.points(None, current.points());
                 statistics.exported(None, began.elapsed());
@@ -83,10 +81,26 @@ fn run(mut subscription: Subscription, terminal: &Terminal, cpus: Option<NonZero
                 health.failed(REASON, &format!("cannot write the table to standard output: {error}"));
             }
         }
-        // A failed draw is not repeated: the next table shows the next interval.
+        // A failed table is not repeated: the next one shows the next interval.
         statistics.settled(current.time);
         previous = Some(current);
     }
+}
+
+/// Writes a table and an empty line.
+fn append(table: &str, writer: &mut impl Write) -> io::Result<()> {
+    write!(writer, "{table}\n\n")?;
+    writer.flush()
+}
+
+/// Returns the layout for standard output. A terminal has its width, and colours unless `NO_COLOR` is set to a non-empty value.
+fn layout_of_stdout(cpus: Option<NonZeroUsize>) -> Layout {
+    if !termios::isatty(io::stdout()) {
+        return Layout { width: WIDTH_OF_FILES, cpus, colour: false };
+    }
+    let window = termios::tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0);
+    let colour = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    Layout { width: window.map_or(80, |size| usize::from(size.ws_col).max(NARROWEST)), cpus, colour }
 }
 
 /// Formats the changes between two snapshots, or since the start without a previous one. Lines have at most

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use unicode_width::UnicodeWidthChar;
 
 /// Returns the number of columns of a plain text.
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
@@ -14,7 +14,7 @@ fn columns(c: char) -> usize {
 }
 
 /// Cuts a text to at most `room` columns, with an ellipsis for the missing end.
-pub(super) fn cut(text: &str, room: usize) -> Cow<'_, str> {
+pub(crate) fn cut(text: &str, room: usize) -> Cow<'_, str> {
     if width(text) <= room {
         return Cow::Borrowed(text);
     }
@@ -24,7 +24,7 @@ pub(super) fn cut(text: &str, room: usize) -> Cow<'_, str> {
 
 /// Shortens a text to at most `room` columns, with an ellipsis before the last two thirds. The ends of paths and
 /// generated names distinguish them.
-pub(super) fn shorten(text: &str, room: usize) -> Cow<'_, str> {
+pub(crate) fn shorten(text: &str, room: usize) -> Cow<'_, str> {
     if width(text) <= room {
         return Cow::Borrowed(text);
     }

@@ -10,6 +10,7 @@ mod input;
 mod names;
 mod notices;
 pub mod overview;
+mod own;
 mod part;
 mod ranking;
 mod recent;
@@ -53,6 +54,10 @@ pub struct View {
     pub workloads: Vec<Workload>,
     /// The sections, in the order of display.
     pub sections: Vec<Section>,
+    /// The most recent slow packets with their steps, the newest first; `None` without any.
+    pub slow_packets: Option<Section>,
+    /// The sidecar's own cost and exports.
+    pub sidecar: Option<Section>,
     /// Losses, refusals and degraded states.
     pub notices: Vec<Notice>,
 }
@@ -71,6 +76,8 @@ impl View {
             seconds: previous.map(|previous| seconds(previous.time)),
             workloads: overview::workloads(&input),
             sections: sections(&input).into_iter().chain(recent.section()).collect(),
+            slow_packets: recent.with_steps(),
+            sidecar: own::section(&input),
             notices: notices::notices(&input, &current.resources),
         }
     }

@@ -6,7 +6,7 @@ use super::{
     names::is_overflow,
     part::{Part, load, single_column, total},
     rows::{self, Series},
-    section::{Cell, Column, Row, Section, short},
+    section::{Cell, Column, Row, Section, WORKLOAD, short},
 };
 
 /// The number of workloads with rows.
@@ -41,7 +41,7 @@ pub(super) fn section(input: &Input<'_>, group: &[Part], shares: Vec<Share<'_>>)
 
 /// Returns the columns that name a workload.
 pub(super) fn name_columns() -> Vec<Column> {
-    vec![Column::name("workload"), Column { spare: 5, ..Column::label("kind") }]
+    vec![Column::name(WORKLOAD), Column { spare: 5, ..Column::label("kind") }]
 }
 
 /// Splits the active resources, busiest first, into those with rows and the others. Only single workloads get

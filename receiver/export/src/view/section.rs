@@ -73,6 +73,28 @@ pub enum Cell {
     Above(f64),
 }
 
+impl Section {
+    /// Returns the rows of one workload; `None` if the section has none.
+    #[must_use]
+    pub fn of_workload(&self, name: &str) -> Option<Self> {
+        let column = self.columns.iter().position(|column| column.heading == WORKLOAD)?;
+        let mut is_shown = false;
+        let mut rows = self.rows.clone();
+        rows.retain(|row| {
+            match row.cells.get(column) {
+                // Further rows of the workload above.
+                Some(Cell::Repeated) => {}
+                cell => is_shown = matches!(cell, Some(Cell::Label(label)) if label == name),
+            }
+            is_shown
+        });
+        (!rows.is_empty()).then(|| Self { rows, rest: None, ..self.clone() })
+    }
+}
+
+/// The heading of the column with the names of workloads.
+pub(super) const WORKLOAD: &str = "workload";
+
 impl Column {
     pub(super) fn label(heading: &str) -> Self {
         Self { heading: heading.to_owned(), kind: ColumnKind::Label, spare: 0 }

@@ -11,7 +11,7 @@ use seccompiler::{
 };
 
 use self::lists::{
-    ALLOWED, ATTRIBUTES, COMMANDS, FAMILIES, OF_EVENTS, OF_LOADER, OF_PRIVILEGES, OF_SUPERVISOR, OLDER, REQUESTS,
+    ALLOWED, ATTRIBUTES, COMMANDS, FAMILIES, MODES, OF_EVENTS, OF_LOADER, OF_PRIVILEGES, OF_SUPERVISOR, OLDER, REQUESTS,
 };
 use super::{
     Part, Reach,
@@ -75,6 +75,9 @@ fn rules(part: Part, reach: &Reach) -> Result<Rules, BackendError> {
             rules.insert(libc::SYS_socket, among(0, families)?);
             // Without `listen`, the call works on the endpoint for health checks only.
             rules.insert(libc::SYS_accept4, Vec::new());
+            if reach.draws {
+                rules.entry(libc::SYS_ioctl).or_default().extend(of_terminal()?);
+            }
         }
         Part::Reader => drop(rules.insert(libc::SYS_socket, among(0, [libc::AF_UNIX as u64])?)),
         Part::Loader => rules.extend(of_loader()?),
@@ -109,6 +112,15 @@ fn of_files(appends: bool) -> Result<Rules, BackendError> {
     #[cfg(target_arch = "x86_64")]
     rules.insert(libc::SYS_open, flags(1)?);
     Ok(rules)
+}
+
+/// The screen sets the modes of the terminal on standard input. Other terminals keep theirs, and no request injects input.
+fn of_terminal() -> Result<Vec<Rule>, BackendError> {
+    let rule = |request: libc::Ioctl| {
+        let input = Condition::new(0, Length::Dword, Is::Eq, libc::STDIN_FILENO as u64)?;
+        Rule::new(vec![input, Condition::new(1, Length::Dword, Is::Eq, u64::from(request as u32))?])
+    };
+    MODES.map(rule).into_iter().collect()
 }
 
 /// The loader also creates programs and perf events.

@@ -26,6 +26,8 @@ pub mod options;
 #[path = "../../support/processes.rs"]
 pub mod processes;
 pub mod programs;
+#[path = "../../support/pty.rs"]
+pub mod pty;
 pub mod ring;
 #[path = "../../support/shipped.rs"]
 pub mod shipped;

@@ -107,7 +107,7 @@ pub(super) static DEFINITIONS: [Definition; Figure::ALL.len()] = [
     ),
     figure(
         "CPU time of the network",
-        "net CPU",
+        "net",
         4,
         Kind::Share,
         &[

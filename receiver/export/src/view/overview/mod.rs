@@ -15,8 +15,11 @@ pub use self::{
 };
 use super::{
     input::Input,
-    section::{Cell, Column, Row, Section},
+    section::{Cell, Column, Row, Section, WORKLOAD},
 };
+
+/// The heading of the column with the likely cause.
+pub const CAUSE: &str = "likely cause";
 
 /// A workload in the last interval.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,6 +95,14 @@ pub(super) fn workloads(input: &Input<'_>) -> Vec<Workload> {
 }
 
 impl Workload {
+    /// Returns the explanation of the cause, and the evidence of each condition with the measured figures.
+    #[must_use]
+    pub fn explanation(&self) -> Vec<String> {
+        let conditions = Rule::of(&self.figures).map_or(&[][..], |rule| rule.conditions);
+        let evidence = conditions.iter().map(|condition| condition.evidence(&self.figures));
+        std::iter::once(self.cause.explanation().to_owned()).chain(evidence).collect()
+    }
+
     /// Returns true if a figure other than a share of the node is above zero.
     fn is_active(&self) -> bool {
         Figure::COLUMNS.iter().any(|figure| self.figures.get(*figure).is_some_and(|value| value > 0.0))
@@ -104,8 +115,7 @@ pub fn section(workloads: &[Workload]) -> Section {
     let is_used = |figure: &Figure| workloads.iter().any(|workload| workload.figures.get(*figure).is_some());
     let figures: Vec<Figure> = Figure::COLUMNS.into_iter().filter(is_used).collect();
     let of = |figure: &Figure| Column::number(figure.heading(), figure.definition().spare);
-    let columns =
-        std::iter::once(Column::name("workload")).chain(figures.iter().map(of)).chain([Column::label("likely cause")]);
+    let columns = std::iter::once(Column::name(WORKLOAD)).chain(figures.iter().map(of)).chain([Column::label(CAUSE)]);
     let row = |workload: &Workload| {
         let cell = |figure: &Figure| Cell::optional(workload.figures.get(*figure).map(|value| figure.cell(value)));
         let cells = figures.iter().map(cell);

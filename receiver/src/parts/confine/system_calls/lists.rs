@@ -172,6 +172,11 @@ pub const OF_EVENTS: [libc::Ioctl; 5] = [
 /// `TCGETS2` of `include/uapi/asm-generic/ioctls.h`, which newer C libraries use.
 const TCGETS2: libc::Ioctl = 0x802c_542a;
 
+/// `ioctl` requests that set the modes of a terminal, of which newer C libraries use the second one.
+pub const MODES: [libc::Ioctl; 2] = [libc::TCSETS, TCSETS2];
+/// `TCSETS2` of `include/uapi/asm-generic/ioctls.h`.
+const TCSETS2: libc::Ioctl = 0x402c_542b;
+
 /// `prctl` options: the names of threads and of memory areas.
 pub const ATTRIBUTES: [libc::c_int; 3] = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
 /// `prctl` options of the supervisor. The parts drop privileges with them.
