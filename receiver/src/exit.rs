@@ -2,6 +2,8 @@
 
 /// `run` delivered no snapshot.
 pub const NOTHING_DELIVERED: u8 = 1;
+/// `why` found no workload, or several.
+pub const NO_WORKLOAD: u8 = 1;
 /// `doctor` found signals that are degraded or unavailable.
 pub const DEGRADED: u8 = 1;
 /// The command line, the configuration or an output is invalid. clap uses this status for command lines.

@@ -5,19 +5,21 @@ use std::{path::Path, process::ExitCode, time::Duration};
 use anyhow::Context as _;
 use undercurrent::{
     causes,
-    cli::{self, Command, DoctorArguments, FlamegraphArguments, SignalsArguments, catalogue},
+    cli::{self, Command, DoctorArguments, FlamegraphArguments, SignalsArguments, WhyArguments, catalogue},
     config::{ConfigError, Flags, Run, variables},
     descriptors, doctor,
     environment::{self, Ignored},
     exit,
     export::{
         otlp::{OwnTelemetry, RunningTelemetry},
+        report::{NoWorkload, Report},
         terminal::Terminal,
     },
     flamegraph,
     health::{Health, Listener},
     logging::{self, Logging},
     node::Node,
+    options::{Interval, Output, Outputs, Span},
     outputs::{self, Opened},
     parts::{self, Access, Part, Program},
     requirements,
@@ -39,8 +41,9 @@ fn main() -> ExitCode {
     }
     let command = cli::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     let ended = match command {
-        Command::Run(run) => measure(run).map(|()| ExitCode::SUCCESS),
+        Command::Run(run) => measure(run, None).map(|()| ExitCode::SUCCESS),
         Command::Doctor(arguments) => examine(&arguments),
+        Command::Why(arguments) => explain(arguments).map(|()| ExitCode::SUCCESS),
         Command::Flamegraph(arguments) => draw(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Signals(arguments) => {
             list(&arguments);
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
 fn status(error: &anyhow::Error) -> u8 {
     match error.downcast_ref() {
         Some(RunError::NothingDelivered { .. }) => exit::NOTHING_DELIVERED,
+        _ if error.is::<NoWorkload>() => exit::NO_WORKLOAD,
         _ if error.is::<ConfigError>() || error.is::<outputs::OpenError>() => exit::INVALID,
         _ => exit::CANNOT_RUN,
     }
@@ -76,7 +80,8 @@ fn keep_memory_small() {
     }
 }
 
-fn measure(run: Run) -> anyhow::Result<()> {
+/// Measures and exports. A report replaces the table.
+fn measure(run: Run, report: Option<&Report>) -> anyhow::Result<()> {
     let (settings, ignored) = run.clone().settings(&environment::process)?;
     let terminal = Terminal::of_process();
     let log = terminal.clone();
@@ -90,7 +95,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
         return Ok(runtime()?.block_on(sidecar::idle(&settings, listener))?);
     }
     // Fails for invalid settings before it truncates an output file or attaches a program.
-    let outputs = outputs::Plan::new(&settings, &environment::process)?;
+    let outputs = outputs::Plan::new(&settings, &environment::process)?.reporting(report);
     for destination in outputs.destinations(settings.otlp.endpoint.as_deref()) {
         tracing::info!("{destination}");
     }
@@ -188,6 +193,22 @@ fn examine(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
         print!("{}", doctor::page(&report, arguments.verbose));
     }
     Ok(ExitCode::from(report.verdict.exit_status(arguments.fail_on)))
+}
+
+/// Measures for some seconds, and prints the likely cause of a workload's latency.
+fn explain(arguments: WhyArguments) -> anyhow::Result<()> {
+    let WhyArguments { workload, seconds, config, level } = arguments;
+    let report = Report::default();
+    let flags = Flags {
+        interval: Some(Interval::DEFAULT_TABLE),
+        duration: Some(Span::new(Duration::from_secs(seconds.into()))),
+        outputs: Some(Outputs::only(Output::Table)),
+        level,
+        ..Flags::default()
+    };
+    measure(Run { config, flags }, Some(&report))?;
+    print!("{}", report.text(&workload)?);
+    Ok(())
 }
 
 fn draw(arguments: &FlamegraphArguments) -> anyhow::Result<()> {

@@ -8,6 +8,7 @@ use crate::{
     export::{
         Bus, Output, Outputs, json,
         otlp::{self, Access, ENDPOINT_KEY, FileSettings, LogCollector, OwnTelemetry},
+        report::Report,
         table,
         terminal::{self, Terminal},
     },
@@ -35,6 +36,8 @@ pub enum OpenError {
 /// The configured outputs, before they are opened.
 pub struct Plan<'a> {
     wanted: &'a RequestedOutputs,
+    /// The report that replaces the table.
+    report: Option<&'a Report>,
     /// The settings of the collectors, if OTLP is an output.
     otlp: Option<Collectors>,
 }
@@ -159,7 +162,13 @@ impl<'a> Plan<'a> {
         } else {
             None
         };
-        Ok(Self { wanted: &settings.outputs, otlp })
+        Ok(Self { wanted: &settings.outputs, report: None, otlp })
+    }
+
+    /// Fills a report instead of drawing the table.
+    #[must_use]
+    pub fn reporting(self, report: Option<&'a Report>) -> Self {
+        Self { report, ..self }
     }
 
     /// Returns the settings of each collector: for metrics, and for spans and logs if they are exported.
@@ -177,7 +186,7 @@ impl<'a> Plan<'a> {
         let ports = collectors.iter().filter_map(|(_, settings)| settings.port());
         let api = value(environment, KUBERNETES_PORT).and_then(|port| port.parse().ok());
         let notifies = value(environment, NOTIFY_SOCKET).is_some();
-        let draws = terminal.is_interactive() && self.wanted.has_table();
+        let draws = terminal.is_interactive() && self.report.is_none() && self.wanted.has_table();
         Reach { ports: ports.chain(api).collect(), notifies, draws, ..Reach::default() }
     }
 
@@ -240,6 +249,7 @@ impl<'a> Plan<'a> {
         let (bus, mut opened): (Bus, Vec<Output>) = Default::default();
         for wanted in self.wanted.iter() {
             match wanted {
+                Requested::Table if let Some(report) = self.report => opened.push(report.open(&bus, cpus)),
                 Requested::Table if terminal.is_interactive() => opened.push(terminal::open(&bus, terminal, cpus)),
                 Requested::Table => opened.push(table::open(&bus, cpus)),
                 Requested::Json(Destination::StandardOutput) => opened.push(json::open(&bus, json::Target::Stdout)?),

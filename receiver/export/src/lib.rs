@@ -16,6 +16,7 @@ pub mod json;
 pub mod otlp;
 mod output;
 mod output_file;
+pub mod report;
 mod spans;
 mod split;
 mod statistics;

@@ -39,6 +39,13 @@ Exit status:
   2  the command line or the configuration is invalid
   3  the sidecar cannot run on this machine";
 
+const WHY_STATUS: &str = "\
+Exit status:
+  0  the report was printed, whatever the cause
+  1  no workload with network traffic has this name, or several have
+  2  the command line or the configuration is invalid
+  3  the sidecar cannot run on this machine, or a part of it failed";
+
 /// Measures the cost of the kernel's network stack and exports it as OpenTelemetry.
 #[derive(Parser)]
 #[command(
@@ -62,6 +69,11 @@ pub enum Subcommand {
     /// Checks which signals this machine supports, and prints how to fix problems.
     #[command(after_help = DOCTOR_STATUS)]
     Doctor(DoctorArguments),
+    /// Measures for some seconds, and names the likely cause of a workload's latency with the figures behind it.
+    ///
+    /// Measures by itself, like `run` with no other output, so it needs the same privileges. docs/causes.md has the rules.
+    #[command(after_help = WHY_STATUS)]
+    Why(WhyArguments),
     /// Samples the CPUs for some seconds, and draws the functions of the network stack.
     ///
     /// Needs root. Also writes the folded stacks, to a file with the extension `folded`.
@@ -138,6 +150,23 @@ pub struct DoctorArguments {
     /// Lowest verdict with a non-zero exit status: degraded or unusable.
     #[arg(long, value_name = "VERDICT", value_enum, default_value_t, hide_possible_values = true)]
     pub fail_on: FailOn,
+}
+
+/// Arguments of `why`.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct WhyArguments {
+    /// Name of the workload as the table shows it, or a part that only this name contains.
+    #[arg(long, value_name = "NAME")]
+    pub workload: String,
+    /// Duration of the measurement.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=3600))]
+    pub seconds: u32,
+    /// Configuration file (YAML).
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Amount of detail: normal or detailed [default: normal].
+    #[arg(long, value_name = "LEVEL", value_enum, hide_possible_values = true)]
+    pub level: Option<Level>,
 }
 
 /// Arguments of `flamegraph`.

@@ -13,7 +13,7 @@ use crate::{
 };
 use arguments::{Arguments, ConfigCommand, RunArguments, Subcommand};
 
-pub use arguments::{DoctorArguments, FlamegraphArguments, SignalsArguments};
+pub use arguments::{DoctorArguments, FlamegraphArguments, SignalsArguments, WhyArguments};
 
 /// The option that may precede a subcommand.
 const CONFIG: &str = "config";
@@ -25,6 +25,8 @@ pub enum Command {
     Run(Run),
     /// Check the machine.
     Doctor(DoctorArguments),
+    /// Name the likely cause of a workload's latency.
+    Why(WhyArguments),
     /// Draw the functions of the network stack.
     Flamegraph(FlamegraphArguments),
     /// List the signals.
@@ -60,6 +62,10 @@ where
         Some(Subcommand::Doctor(arguments)) => {
             let config = arguments.config.or(before.config);
             Command::Doctor(DoctorArguments { config, ..arguments })
+        }
+        Some(Subcommand::Why(arguments)) => {
+            let config = arguments.config.or(before.config);
+            Command::Why(WhyArguments { config, ..arguments })
         }
         Some(Subcommand::Flamegraph(arguments)) => {
             let config = arguments.config.or(before.config);

@@ -136,6 +136,7 @@ fn help_texts() {
         "",
         "run ",
         "doctor ",
+        "why ",
         "flamegraph ",
         "signals ",
         "config ",

@@ -6,7 +6,7 @@ use std::{
     io::{self, Write},
     panic,
     sync::{
-        Arc, Mutex, MutexGuard, Once, PoisonError,
+        Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -73,7 +73,7 @@ impl Terminal {
         let Some(before) = &self.0.before else { return Ok(()) };
         let mut modes = before.clone();
         modes.make_raw();
-        self.restore_at_panic();
+        self.restore_at_the_end();
         self.0.is_entered.store(true, Ordering::SeqCst);
         termios::tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
         io::stdout().write_all(ENTER)?;
@@ -88,25 +88,31 @@ impl Terminal {
         }
         // Nobody may read the terminal any more. Its modes are restored at any rate.
         if is_writable() {
-            let _ = io::stdout().write_all(LEAVE).and_then(|()| io::stdout().flush());
+            // Not by the library's buffer: the thread of the screen may hold its lock.
+            let _ = rustix::io::write(io::stdout(), LEAVE);
         }
         let _ = termios::tcsetattr(io::stdin(), OptionalActions::Now, before);
         let waiting = std::mem::take(&mut *self.waiting());
         if waiting.dropped > 0 {
             let _ = writeln!(io::stderr(), "({} earlier lines of the log are not shown)", waiting.dropped);
         }
-        waiting.lines.iter().for_each(|line| drop(io::stderr().write_all(line)));
+        for line in &waiting.lines {
+            let _ = io::stderr().write_all(line);
+        }
     }
 
-    fn restore_at_panic(&self) {
+    /// Restores the terminal at a panic and at the exit of the process, which may come without the end of the screen's thread.
+    fn restore_at_the_end(&self) {
         static ONCE: Once = Once::new();
-        let terminal = self.clone();
+        let _ = SCREEN.set(self.clone());
         ONCE.call_once(|| {
             let report = panic::take_hook();
             panic::set_hook(Box::new(move |panic| {
-                terminal.restore();
+                restore_screen();
                 report(panic);
             }));
+            // SAFETY: the function takes no arguments, and does not unwind: it ignores errors.
+            unsafe { libc::atexit(restore_screen) };
         });
     }
 
@@ -125,6 +131,15 @@ impl Terminal {
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The terminal with a screen.
+static SCREEN: OnceLock<Terminal> = OnceLock::new();
+
+extern "C" fn restore_screen() {
+    if let Some(terminal) = SCREEN.get() {
+        terminal.restore();
     }
 }
 

@@ -77,7 +77,7 @@ const QUIET: Load = Load {
 const LOADS: [Load; 13] = [
     Load { name: "checkout", wait: -14, packets: 48_000, cpu: 3.2, requests: 9_100, ..QUIET },
     Load { name: "default/cart-7d9f8b5c6-x2x9k/cart", throttled: 4.1, wait: -16, ..QUIET },
-    Load { name: "payments", rtt: -20, packets: 310, ..QUIET },
+    Load { name: "payments", rtt: -16, packets: 310, ..QUIET },
     Load { name: "search", retransmits: 900, packets: 20_000, ..QUIET },
     Load { name: "metrics-agent", drops: 700, packets: 9_000, requests: 0, ..QUIET },
     Load { name: "postgres", packets: 120_000, cpu: 9.8, requests: 31_000, ..QUIET },

@@ -1,5 +1,6 @@
 //! Tests of attribution, with cgroups and processes in them that create sockets, pass them on and read them.
 
+mod causes;
 mod charges;
 mod client;
 mod drops;

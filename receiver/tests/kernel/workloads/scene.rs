@@ -1,6 +1,6 @@
 //! The cgroup hierarchies of this kernel that identify a task's workload.
 
-use std::{panic::resume_unwind, path::PathBuf, thread, time::Duration};
+use std::{panic::resume_unwind, path::PathBuf, process::Command, thread, time::Duration};
 
 use procfs::CGroupController;
 use rustix::{
@@ -104,13 +104,17 @@ impl Scene {
 
     /// Starts a sidecar with an interval that uses this hierarchy.
     pub fn sidecar_at(&self, interval: &str, arguments: &[&str]) -> Sidecar {
-        if self.hidden {
-            let mut command = command("unshare");
-            command.args(["--mount", "sh", "-c", V2_ALONE, BINARY]);
-            Sidecar::start_by(command, interval, arguments)
-        } else {
-            Sidecar::start_with(interval, arguments, &[])
+        Sidecar::start_by(self.command(), interval, arguments)
+    }
+
+    /// Returns a command that executes the program with this hierarchy.
+    pub fn command(&self) -> Command {
+        if !self.hidden {
+            return command(BINARY);
         }
+        let mut command = command("unshare");
+        command.args(["--mount", "sh", "-c", V2_ALONE, BINARY]);
+        command
     }
 }
 

@@ -56,6 +56,8 @@ pub enum Bound {
 
 const LONG_WAIT: Condition = at_least(Figure::Wait, 10e-3);
 const LATE_PACKETS: Condition = at_least(Figure::Stack, 1e-3);
+/// The other end may delay an acknowledgement by 40 ms (`TCP_DELACK_MIN` of `include/net/tcp.h`), which counts as round-trip time.
+const FAR_PEER: Condition = at_least(Figure::Rtt, 50e-3);
 const STOLEN: Condition = at_least(Figure::Steal, 0.1);
 
 /// The rules. The first one with a true result names the cause. Causes that prolong other figures come first: a quota
@@ -66,13 +68,20 @@ pub const RULES: [Rule; 9] = [
     rule(Cause::Steal, &[STOLEN, LATE_PACKETS]),
     rule(
         Cause::NoCpu,
-        &[LONG_WAIT, not_below(Figure::Wait, Figure::Stack), at_least(Figure::NodeBusy, 0.9), below(Figure::Cpu, 0.8)],
+        &[
+            LONG_WAIT,
+            not_below(Figure::Wait, Figure::Stack),
+            at_least(Figure::NodeBusy, 0.9),
+            // The scheduler prefers a task that sleeps most of the time, so a lack of CPU time delays it little.
+            at_least(Figure::Cpu, 0.05),
+            below(Figure::Cpu, 0.8),
+        ],
     ),
     rule(Cause::Reader, &[LONG_WAIT, not_below(Figure::Wait, Figure::Stack)]),
     rule(Cause::Softirqs, &[LATE_PACKETS, not_below(Figure::Stack, Figure::Wait)]),
     rule(Cause::Drops, &[at_least(Figure::Drops, 1.0), at_least(Figure::DropShare, 0.01)]),
     rule(Cause::Network, &[at_least(Figure::Retransmits, 1.0), at_least(Figure::RetransmitShare, 0.01)]),
-    rule(Cause::Network, &[at_least(Figure::Rtt, 10e-3), not_below(Figure::Rtt, Figure::Stack)]),
+    rule(Cause::Network, &[FAR_PEER, not_below(Figure::Rtt, Figure::Stack)]),
 ];
 
 const fn rule(cause: Cause, conditions: &'static [Condition]) -> Rule {
@@ -222,9 +231,9 @@ pub fn page() -> String {
         page.push_str(&format!("| {} | {} |\n", figure.name(), metrics.join(", else ")));
     }
     page.push_str(
-        "\nA wait is long for two reasons that the figures tell apart only by the CPU time: the reader waits for a CPU if the node has \
-         none left and the\nworkload uses less than it could. A workload that is bound to one busy CPU of an idle node counts as a busy \
-         reader.\n",
+        "\nThe CPU time tells the two reasons of a long wait apart. The reader waits for a CPU if the node has none left and the workload uses \
+         less than it could.\nA workload that uses almost none sleeps, and counts as a busy reader. So does one that is bound to one busy CPU of an \
+         idle node, or has a low priority.\n\nA round-trip time below 50 ms names no cause: the other end may delay an acknowledgement by 40 ms.\n",
     );
     page
 }

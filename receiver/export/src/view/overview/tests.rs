@@ -39,7 +39,9 @@ fn an_idle_host_and_a_workload_without_figures_have_no_cause() {
 fn a_long_wait_has_its_cause_in_the_reader_or_its_cpu() {
     const WAIT: (Figure, f64) = (Figure::Wait, 40e-3);
     assert_eq!(cause(&[WAIT]), Cause::Reader);
-    assert_eq!(cause(&[WAIT, (Figure::NodeBusy, 0.97)]), Cause::NoCpu);
+    assert_eq!(cause(&[WAIT, (Figure::NodeBusy, 0.97), (Figure::Cpu, 0.3)]), Cause::NoCpu);
+    // A reader that sleeps most of the time gets a CPU soon.
+    assert_eq!(cause(&[WAIT, (Figure::NodeBusy, 0.97)]), Cause::Reader);
     // The workload itself uses the CPU.
     assert_eq!(cause(&[WAIT, (Figure::NodeBusy, 0.97), (Figure::Cpu, 0.95)]), Cause::Reader);
     assert_eq!(cause(&[WAIT, (Figure::NodeBusy, 0.97), (Figure::Throttled, 0.4)]), Cause::Quota);
@@ -71,11 +73,13 @@ fn drops_of_the_host_are_a_cause_above_a_share() {
 
 #[test]
 fn the_network_is_slow_or_loses_packets() {
-    assert_eq!(cause(&[(Figure::Rtt, 30e-3)]), Cause::Network);
+    assert_eq!(cause(&[(Figure::Rtt, 80e-3)]), Cause::Network);
+    // An idle peer acknowledges late.
+    assert_eq!(cause(&[(Figure::Rtt, 42e-3)]), Cause::None);
     assert_eq!(cause(&[(Figure::Retransmits, 5.0), (Figure::RetransmitShare, 0.02)]), Cause::Network);
     assert_eq!(cause(&[(Figure::Retransmits, 0.5), (Figure::RetransmitShare, 0.02)]), Cause::None);
     // Packets of a far peer that wait for their reader.
-    assert_eq!(cause(&[(Figure::Rtt, 30e-3), (Figure::Wait, 15e-3)]), Cause::Reader);
+    assert_eq!(cause(&[(Figure::Rtt, 80e-3), (Figure::Wait, 15e-3)]), Cause::Reader);
 }
 
 #[test]
