@@ -36,7 +36,7 @@ use crate::kernel::{
         TCP_RECEIVE_NEXT, TCP_SEND_NEXT, TCP_UNACKNOWLEDGED,
     },
     pointer::Ptr,
-    sample, shared,
+    shared,
     storage::OwnValue,
     tcp::{state, untrusted},
     tcp_header::TcpHeader,
@@ -94,6 +94,8 @@ mod event {
     pub const LAST: u64 = 1 << 19;
     /// The program for received segments does not follow the connection.
     pub const REFUSED: u64 = 1 << 20;
+    /// The number of bits of the slot and the events. The weight of a transaction is above.
+    pub const BITS: u32 = 32;
 }
 
 /// Records that a connection begins.
@@ -121,7 +123,8 @@ pub fn add(skb: SkbContext, added: &Added, slot: Slot) {
         let failed = if added.reset { event::FAILED } else { 0 };
         let last = if added.connection != 0 { event::LAST } else { 0 };
         let bytes = u64::from(added.sent) << 32 | u64::from(added.received);
-        advance_peers(skb.raw(), added.transaction, bytes, failed | last | of(added.role, slot));
+        let weight = u64::from(added.weight) << event::BITS;
+        advance_peers(skb.raw(), added.transaction, bytes, weight | failed | last | of(added.role, slot));
     }
 }
 
@@ -132,7 +135,7 @@ fn of(role: Role, slot: Slot) -> u64 {
 
 /// Advances the peer of a segment's connection. A global function, which the verifier follows once for a program. `duration` is that of a
 /// transaction in nanoseconds. `bytes` has the number of sent bytes above the number of received ones; with [`event::BEGINS`], the number
-/// after the segment's sequence number. `what` has bits of [`event`] above the slot.
+/// after the segment's sequence number. `what` has the weight of the transaction, bits of [`event`] and the slot.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn advance_peers(skb: *const __sk_buff, duration: u64, bytes: u64, what: u64) -> u32 {
@@ -147,7 +150,7 @@ extern "C" fn advance_peers(skb: *const __sk_buff, duration: u64, bytes: u64, wh
     let Some(sock) = skb.kernel_socket() else { return 0 };
     if what & event::REFUSED != 0 {
         let end = End::new(slot, role, port(sock, role), false);
-        add_to(find(end, address(sock), role), 0, 0, 0, true);
+        add_to(find(end, address(sock), role), 0, 0, [0; 2], true);
         return 0;
     }
     if what & event::BEGINS != 0 {
@@ -193,7 +196,7 @@ extern "C" fn advance_peers(skb: *const __sk_buff, duration: u64, bytes: u64, wh
         }
     };
     peer.edge = u64::from(index);
-    peer.ready = add_to(index, duration, peer.sent, peer.received, what & event::FAILED != 0);
+    peer.ready = add_to(index, duration, what >> event::BITS, [peer.sent, peer.received], what & event::FAILED != 0);
     peer.sent = 0;
     peer.received = 0;
     0
@@ -327,7 +330,7 @@ extern "C" fn find_edge(end: u64, peer: u64, rest: u64) -> u32 {
 
 /// Adds to an edge. Returns its [`Edge::ready`].
 #[inline(always)]
-fn add_to(index: u32, duration: u64, sent: u64, received: u64, failed: bool) -> u64 {
+fn add_to(index: u32, duration: u64, weight: u64, [sent, received]: [u64; 2], failed: bool) -> u64 {
     let Some(edge) = EDGES.get_ptr_mut(index) else { return 0 };
     // SAFETY: an entry of the map, which lives as long as the program. Several CPUs add to it, atomically.
     let edge = unsafe { &mut *edge };
@@ -337,7 +340,6 @@ fn add_to(index: u32, duration: u64, sent: u64, received: u64, failed: bool) -> 
     if failed {
         amount(edge, Amount::Failed, 1);
     }
-    let weight = sample::share();
     match duration {
         0 => {}
         UNKNOWN => amount(edge, Amount::Untimed, weight),

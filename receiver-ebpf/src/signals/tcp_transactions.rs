@@ -110,6 +110,8 @@ pub struct Added {
     pub role: Role,
     /// The duration of a transaction in the sample in nanoseconds, or [`UNKNOWN`].
     pub transaction: u64,
+    /// The number of transactions that it represents.
+    pub weight: u32,
     /// The duration of the connection in nanoseconds.
     pub connection: u64,
     pub sent: u32,
@@ -245,7 +247,7 @@ pub fn failed(sock: Ptr<Sock>) {
 #[inline(always)]
 fn turn(turns: &mut Turns, sock: Ptr<Sock>, header: &TcpHeader, early: u64) -> Added {
     let role = turns.role();
-    let mut added = Added::to(role);
+    let mut added = Added { weight: turns.flags >> flag::BITS, ..Added::to(role) };
     let shutdown = sock.read(&SOCK_SHUTDOWN);
     let next = untrusted(sock, &TCP_RECEIVE_NEXT);
     let until = sent_until(sock, shutdown, header);
@@ -446,14 +448,14 @@ fn add(skb: SkbContext, added: Added, slot: impl FnOnce() -> Slot) {
 
 #[inline(always)]
 fn record(added: Added, slot: Slot) {
-    let Added { role, transaction, connection, sent, received, reset } = added;
+    let Added { role, transaction, weight, connection, sent, received, reset } = added;
     let bytes = u64::from(sent) << 32 | u64::from(received);
-    let end = u64::from(slot.0) << 2 | u64::from(reset) << 1 | role as u64;
+    let end = u64::from(weight) << 32 | u64::from(slot.0) << 2 | u64::from(reset) << 1 | role as u64;
     add_to_slot(transaction, connection, bytes, end);
 }
 
-/// Adds to the measurements of a slot. `bytes` are those sent, and below those received; `end` is the slot, and below whether the other end
-/// reset the connection, and the role. A global function, which the verifier follows once.
+/// Adds to the measurements of a slot. `bytes` are those sent, and below those received; `end` is the weight of the transaction, the slot,
+/// whether the other end reset the connection, and the role. A global function, which the verifier follows once.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn add_to_slot(transaction: u64, connection: u64, bytes: u64, end: u64) -> u32 {
@@ -463,9 +465,9 @@ extern "C" fn add_to_slot(transaction: u64, connection: u64, bytes: u64, end: u6
     let slot = Slot((end >> 2) as u16);
     // One branch for each role, so that each has its histogram at a constant offset.
     if end & 1 == Role::Client as u64 {
-        ended(Role::Client, transaction, connection, slot);
+        ended(Role::Client, transaction, end >> 32, connection, slot);
     } else {
-        ended(Role::Server, transaction, connection, slot);
+        ended(Role::Server, transaction, end >> 32, connection, slot);
     }
     let Some(counters) = SlotCounters::of(&TRANSACTIONS, slot) else { return 0 };
     counters.add(Count::Sent.index(), bytes >> 32);
@@ -478,7 +480,7 @@ extern "C" fn add_to_slot(transaction: u64, connection: u64, bytes: u64, end: u6
 }
 
 #[inline(always)]
-fn ended(role: Role, transaction: u64, connection: u64, slot: Slot) {
+fn ended(role: Role, transaction: u64, weight: u64, connection: u64, slot: Slot) {
     match transaction {
         0 => {}
         UNKNOWN => timings::lost(Series::Transaction(role), PacketLoss::MissingStart, weight),
