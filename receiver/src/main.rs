@@ -95,7 +95,8 @@ fn measure(run: Run, report: Option<&Report>) -> anyhow::Result<()> {
         return Ok(runtime()?.block_on(sidecar::idle(&settings, listener))?);
     }
     // Fails for invalid settings before it truncates an output file or attaches a program.
-    let outputs = outputs::Plan::new(&settings, &environment::process)?.reporting(report);
+    let outputs =
+        outputs::Plan::new(&settings, &environment::process)?.reporting(report).showing(run.selection.clone());
     for destination in outputs.destinations(settings.otlp.endpoint.as_deref()) {
         tracing::info!("{destination}");
     }
@@ -177,7 +178,7 @@ fn examine(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
         avoid: arguments.avoid.clone(),
         ..Flags::default()
     };
-    let run = Run { config: arguments.config.clone(), flags };
+    let run = Run { config: arguments.config.clone(), flags, ..Run::default() };
     let (settings, ignored) = run.settings(&environment::process)?;
     warn(ignored.iter());
     if arguments.energy {
@@ -206,7 +207,7 @@ fn explain(arguments: WhyArguments) -> anyhow::Result<()> {
         level,
         ..Flags::default()
     };
-    measure(Run { config, flags }, Some(&report))?;
+    measure(Run { config, flags, ..Run::default() }, Some(&report))?;
     print!("{}", report.text(&workload)?);
     Ok(())
 }

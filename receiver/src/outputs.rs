@@ -11,6 +11,7 @@ use crate::{
         report::Report,
         table,
         terminal::{self, Terminal},
+        view::Selection,
     },
     options::{Destination, Output as Requested, Outputs as RequestedOutputs, Span},
     parts::Reach,
@@ -38,6 +39,8 @@ pub struct Plan<'a> {
     wanted: &'a RequestedOutputs,
     /// The report that replaces the table.
     report: Option<&'a Report>,
+    /// The displayed part of the table.
+    selection: Selection,
     /// The settings of the collectors, if OTLP is an output.
     otlp: Option<Collectors>,
 }
@@ -162,13 +165,19 @@ impl<'a> Plan<'a> {
         } else {
             None
         };
-        Ok(Self { wanted: &settings.outputs, report: None, otlp })
+        Ok(Self { wanted: &settings.outputs, report: None, selection: Selection::default(), otlp })
     }
 
     /// Fills a report instead of drawing the table.
     #[must_use]
     pub fn reporting(self, report: Option<&'a Report>) -> Self {
         Self { report, ..self }
+    }
+
+    /// Displays a part of the table.
+    #[must_use]
+    pub fn showing(self, selection: Selection) -> Self {
+        Self { selection, ..self }
     }
 
     /// Returns the settings of each collector: for metrics, and for spans and logs if they are exported.
@@ -250,8 +259,10 @@ impl<'a> Plan<'a> {
         for wanted in self.wanted.iter() {
             match wanted {
                 Requested::Table if let Some(report) = self.report => opened.push(report.open(&bus, cpus)),
-                Requested::Table if terminal.is_interactive() => opened.push(terminal::open(&bus, terminal, cpus)),
-                Requested::Table => opened.push(table::open(&bus, cpus)),
+                Requested::Table if terminal.is_interactive() => {
+                    opened.push(terminal::open(&bus, terminal, cpus, &self.selection))
+                }
+                Requested::Table => opened.push(table::open(&bus, cpus, &self.selection)),
                 Requested::Json(Destination::StandardOutput) => opened.push(json::open(&bus, json::Target::Stdout)?),
                 Requested::Json(Destination::File(path)) => {
                     opened.push(json::open(&bus, json::Target::File(path.clone()))?)

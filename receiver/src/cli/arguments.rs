@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser};
+use clap::{Args, Parser, builder::PossibleValuesParser};
 use clap_complete::Shell;
 
 use crate::{
     doctor::FailOn,
     options::{AttachKind, Interval, Level, Output, Sampling, Span},
+    signals::REGISTRY,
 };
 
 const AFTER_HELP: &str = "\
@@ -118,6 +119,15 @@ pub struct RunArguments {
     /// Folder where sysfs is mounted, for power meters [default: /sys].
     #[arg(long, value_name = "DIR")]
     pub sysfs_root: Option<PathBuf>,
+    /// Shows only workloads whose name contains this text in the table [default: all].
+    #[arg(long, value_name = "NAME")]
+    pub workload: Option<String>,
+    /// Shows only this signal in the table; repeatable [default: all].
+    #[arg(long, value_name = "SIGNAL", value_parser = PossibleValuesParser::new(REGISTRY.iter().map(|entry| entry.name)), hide_possible_values = true)]
+    pub signal: Vec<String>,
+    /// Sorts the rows of the table by the column with this heading [default: the first number; wait on a terminal].
+    #[arg(long, value_name = "HEADING")]
+    pub sort: Option<String>,
 }
 
 /// Arguments of `doctor`.

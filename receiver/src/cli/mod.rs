@@ -9,7 +9,9 @@ use clap::{ArgMatches, Args as _, CommandFactory, FromArgMatches, error::ErrorKi
 
 use crate::{
     config::{EXAMPLE, Flags, Run, schema},
+    export::view::Selection,
     options::Outputs,
+    signals::{Entry, REGISTRY},
 };
 use arguments::{Arguments, ConfigCommand, RunArguments, Subcommand};
 
@@ -17,6 +19,9 @@ pub use arguments::{DoctorArguments, FlamegraphArguments, SignalsArguments, WhyA
 
 /// The option that may precede a subcommand.
 const CONFIG: &str = "config";
+
+/// The signal without metrics, which has spans.
+const SLOW_PACKETS: &str = "slow_packets";
 
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,13 +114,28 @@ fn check_placement(matches: &ArgMatches) -> Result<(), String> {
 }
 
 fn run(arguments: RunArguments, command: &mut clap::Command) -> Result<Run, clap::Error> {
-    let RunArguments { config, interval, duration, output, level, sampling, avoid, sysfs_root } = arguments;
+    let RunArguments { config, interval, duration, output, level, sampling, avoid, sysfs_root, workload, signal, sort } =
+        arguments;
     let outputs = match output {
         outputs if outputs.is_empty() => None,
         outputs => Some(Outputs::try_from(outputs).map_err(|error| command.error(ErrorKind::ArgumentConflict, error))?),
     };
     let flags = Flags { interval, duration, outputs, level, sampling, avoid, sysfs_root };
-    Ok(Run { config, flags })
+    Ok(Run { config, flags, selection: selection(workload, &signal, sort) })
+}
+
+/// Returns the displayed part of the table. The signals have registered names.
+fn selection(workload: Option<String>, signals: &[String], sort: Option<String>) -> Selection {
+    let is_chosen = |entry: &&&Entry| signals.iter().any(|signal| signal == entry.name);
+    let metrics =
+        || REGISTRY.iter().filter(is_chosen).flat_map(|entry| entry.metrics).map(|metric| metric.name).collect();
+    let is_whole = signals.is_empty();
+    Selection {
+        workload,
+        metrics: (!is_whole).then(metrics),
+        without_spans: !is_whole && !signals.iter().any(|signal| signal == SLOW_PACKETS),
+        sort,
+    }
 }
 
 #[cfg(test)]

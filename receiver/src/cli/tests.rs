@@ -164,6 +164,22 @@ fn settings_come_from_file_and_flags() {
     assert_eq!(settings.memory_limit.to_string(), "32MiB");
     assert!(ignored.is_empty());
 
-    let missing = Run { config: Some(folder.path().join("none.yaml")), flags: Flags::default() };
+    let missing = Run { config: Some(folder.path().join("none.yaml")), ..Run::default() };
     assert!(matches!(missing.settings(&|_| None), Err(ConfigError::Missing { .. })));
+}
+
+#[test]
+fn signals_of_the_table_are_those_of_the_registry() {
+    let selected = |arguments: &str| {
+        let Command::Run(run) = command(&format!("undercurrent run {arguments}")) else { panic!("a run") };
+        run.selection
+    };
+    assert_eq!(selected("--interval 1s"), Selection::default());
+    let tcp = selected("--signal tcp_rtt --signal tcp_retransmits --workload web --sort wait");
+    let metrics = Some(vec!["undercurrent.tcp.rtt", "undercurrent.tcp.retransmits"]);
+    let (workload, sort) = (Some("web".to_owned()), Some("wait".to_owned()));
+    assert_eq!(tcp, Selection { workload, metrics, without_spans: true, sort });
+    assert!(!selected(&format!("--signal {SLOW_PACKETS}")).without_spans);
+    assert!(REGISTRY.iter().any(|entry| entry.name == SLOW_PACKETS && entry.metrics.is_empty()));
+    assert!(parse("undercurrent run --signal tcp".split(' ')).is_err());
 }

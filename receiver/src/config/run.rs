@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use super::{ConfigError, File, Flags, Settings, Shown};
-use crate::environment::{Environment, Ignored};
+use crate::{
+    environment::{Environment, Ignored},
+    export::view::Selection,
+};
 
 /// The configuration of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +15,8 @@ pub struct Run {
     pub config: Option<PathBuf>,
     /// Flags, which take precedence over the file.
     pub flags: Flags,
+    /// The displayed part of the table.
+    pub selection: Selection,
 }
 
 impl Run {

@@ -24,7 +24,7 @@ use self::{
 use super::{Bus, Output, Published, Statistics, Subscription, Topics, health::Health};
 use crate::{
     telemetry::Snapshot,
-    view::{Notice, Quantity, Recent, Section, View},
+    view::{Notice, Quantity, Recent, Section, Selection, View},
 };
 
 /// The layout of the table.
@@ -32,8 +32,6 @@ use crate::{
 pub struct Layout {
     /// The number of characters on a line.
     pub width: usize,
-    /// The number of online CPUs, if known. CPU shares are then also displayed as shares of the node.
-    pub cpus: Option<NonZeroUsize>,
     /// True to use bold and dim text.
     pub colour: bool,
 }
@@ -43,16 +41,17 @@ const WIDTH_OF_FILES: usize = 120;
 /// The least width for a readable table.
 const NARROWEST: usize = 40;
 
-/// Opens the table on standard output, and subscribes it to the bus. `cpus` is the node's number of online CPUs. Requires a tokio runtime.
+/// Opens the table on standard output, and subscribes it to the bus. `cpus` is the node's number of online CPUs. Requires a tokio
+/// runtime.
 #[must_use]
-pub fn open(bus: &Bus, cpus: Option<NonZeroUsize>) -> Output {
+pub fn open(bus: &Bus, cpus: Option<NonZeroUsize>, selection: &Selection) -> Output {
     let statistics = Statistics::new("table");
-    let counted = statistics.clone();
+    let (counted, selection) = (statistics.clone(), selection.clone());
     let subscription = bus.subscribe(Topics::SHOWN, &statistics);
-    Output::in_thread(statistics, move || run(subscription, cpus, &counted))
+    Output::in_thread(statistics, move || run(subscription, cpus, &selection, &counted))
 }
 
-fn run(mut subscription: Subscription, cpus: Option<NonZeroUsize>, statistics: &Statistics) {
+fn run(mut subscription: Subscription, cpus: Option<NonZeroUsize>, selection: &Selection, statistics: &Statistics) {
     let mut health = Health::new(statistics.output());
     let mut previous: Option<Arc<Snapshot>> = None;
     let mut recent = Recent::default();
@@ -65,7 +64,8 @@ fn run(mut subscription: Subscription, cpus: Option<NonZeroUsize>, statistics: &
             }
         };
         let began = Instant::now();
-        let table = render(previous.as_deref(), &current, &recent, layout_of_stdout(cpus));
+        let view = View::selected(previous.as_deref(), &current, &recent, cpus, selection);
+        let table = render(&view, layout_of_stdout());
         match append(&table, &mut io::stdout()) {
             Ok(()) => {
                 statistics.points(None, current.points());
@@ -94,21 +94,19 @@ fn append(table: &str, writer: &mut impl Write) -> io::Result<()> {
 }
 
 /// Returns the layout for standard output. A terminal has its width, and colours unless `NO_COLOR` is set to a non-empty value.
-fn layout_of_stdout(cpus: Option<NonZeroUsize>) -> Layout {
+fn layout_of_stdout() -> Layout {
     if !termios::isatty(io::stdout()) {
-        return Layout { width: WIDTH_OF_FILES, cpus, colour: false };
+        return Layout { width: WIDTH_OF_FILES, colour: false };
     }
     let window = termios::tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0);
     let colour = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    Layout { width: window.map_or(80, |size| usize::from(size.ws_col).max(NARROWEST)), cpus, colour }
+    Layout { width: window.map_or(80, |size| usize::from(size.ws_col).max(NARROWEST)), colour }
 }
 
-/// Formats the changes between two snapshots, or since the start without a previous one. Lines have at most
-/// `layout.width` columns, and the last line has no line feed.
-fn render(previous: Option<&Snapshot>, current: &Snapshot, recent: &Recent, layout: Layout) -> String {
-    let view = View::new(previous, current, recent, layout.cpus);
+/// Formats a view. Lines have at most `layout.width` columns, and the last line has no line feed.
+fn render(view: &View, layout: Layout) -> String {
     let mut page = Page { lines: Vec::new(), layout };
-    page.head(&view);
+    page.head(view);
     view.sections.iter().for_each(|section| page.section(section));
     page.notices(&view.notices);
     page.lines.join("\n")

@@ -13,15 +13,15 @@ use crate::{
         CPU, DROPPED, DURATION, EXPORTED, HOOK, LOST, PROCESSED, SQUEEZED, WAIT, after, histogram, node, point,
         snapshots,
     },
-    view::Recent,
+    view::{Recent, View},
 };
 
 fn render(previous: Option<&Snapshot>, current: &Snapshot, layout: Layout) -> String {
-    super::render(previous, current, &Recent::default(), layout)
+    super::render(&View::new(previous, current, &Recent::default(), NonZeroUsize::new(2)), layout)
 }
 
 fn plain(width: usize) -> Layout {
-    Layout { width, cpus: NonZeroUsize::new(2), colour: false }
+    Layout { width, colour: false }
 }
 
 /// Returns a snapshot with every displayed metric, with all counts multiplied.

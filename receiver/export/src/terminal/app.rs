@@ -6,7 +6,7 @@ use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::pages::Page;
 use crate::view::{
-    View,
+    Selection, View,
     overview::{Sort, Workload},
 };
 
@@ -70,6 +70,12 @@ pub(super) enum Effect {
 }
 
 impl App {
+    /// Returns a screen that shows the selected workloads in the selected order, if the first page has the column.
+    pub(super) fn new(selection: &Selection) -> Self {
+        let sort = Sort::all().find(|sort| selection.sort.as_deref() == Some(sort.heading())).unwrap_or_default();
+        Self { sort, filter: selection.workload.clone().unwrap_or_default(), ..Self::default() }
+    }
+
     /// Adds the newest view. A paused screen keeps the displayed one, as long as it is kept.
     pub(super) fn add(&mut self, view: View) {
         self.views.push_front(view);

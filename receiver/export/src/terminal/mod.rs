@@ -22,7 +22,7 @@ use crate::{
     Bus, Output, Published, Statistics, Subscription, Topics,
     health::Health,
     telemetry::Snapshot,
-    view::{Recent, View},
+    view::{Recent, Selection, View},
 };
 
 /// The number of keys that wait for a draw.
@@ -30,7 +30,7 @@ const WAITING_KEYS: usize = 64;
 
 /// Opens the screen on a terminal, and subscribes it to the bus. `cpus` is the node's number of online CPUs. Requires a tokio runtime.
 #[must_use]
-pub fn open(bus: &Bus, terminal: &Terminal, cpus: Option<NonZeroUsize>) -> Output {
+pub fn open(bus: &Bus, terminal: &Terminal, cpus: Option<NonZeroUsize>, selection: &Selection) -> Output {
     let statistics = Statistics::new("table");
     let subscription = bus.subscribe(Topics::SHOWN, &statistics);
     let screen = Screen {
@@ -38,7 +38,9 @@ pub fn open(bus: &Bus, terminal: &Terminal, cpus: Option<NonZeroUsize>) -> Outpu
         statistics: statistics.clone(),
         health: Health::new(statistics.output()),
         cpus,
-        app: App::default(),
+        app: App::new(selection),
+        // The keys change the filter and the order.
+        selection: Selection { workload: None, sort: None, ..selection.clone() },
         styles: Styles::of_environment(),
         previous: None,
         recent: Recent::default(),
@@ -51,6 +53,7 @@ struct Screen {
     statistics: Statistics,
     health: Health,
     cpus: Option<NonZeroUsize>,
+    selection: Selection,
     app: App,
     styles: Styles,
     previous: Option<Arc<Snapshot>>,
@@ -103,7 +106,8 @@ impl Screen {
 
     fn show(&mut self, current: Arc<Snapshot>, canvas: &mut Canvas) {
         let began = Instant::now();
-        self.app.add(View::new(self.previous.as_deref(), &current, &self.recent, self.cpus));
+        let view = View::selected(self.previous.as_deref(), &current, &self.recent, self.cpus, &self.selection);
+        self.app.add(view);
         let drawn = self.redraw(canvas);
         let reason = (!drawn).then_some("write_error");
         self.statistics.points(reason, current.points());

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use super::{
     change::{Change, Earlier, Measured, changes},
     names::{Name, names},
+    selection::Selection,
 };
 use crate::telemetry::{Attributes, ResourceMetrics, Snapshot};
 
@@ -14,11 +15,17 @@ pub(super) struct Input<'a> {
     pub(super) current: &'a Snapshot,
     pub(super) names: Vec<Name>,
     pub(super) cpus: Option<NonZeroUsize>,
+    pub(super) selection: &'a Selection,
 }
 
 impl<'a> Input<'a> {
-    pub(super) fn new(previous: Option<&'a Snapshot>, current: &'a Snapshot, cpus: Option<NonZeroUsize>) -> Self {
-        Self { earlier: previous.map(Earlier::new), current, names: names(&current.resources), cpus }
+    pub(super) fn new(
+        previous: Option<&'a Snapshot>,
+        current: &'a Snapshot,
+        cpus: Option<NonZeroUsize>,
+        selection: &'a Selection,
+    ) -> Self {
+        Self { earlier: previous.map(Earlier::new), current, names: names(&current.resources), cpus, selection }
     }
 
     /// Returns the changes of a resource's metric in the last interval; none if the resource lacks the metric.

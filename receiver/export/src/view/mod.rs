@@ -16,6 +16,7 @@ mod ranking;
 mod recent;
 mod rows;
 mod section;
+mod selection;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ pub use self::{
     notices::{Notice, Remark, Severity},
     recent::Recent,
     section::{Cell, Column, ColumnKind, Row, Section},
+    selection::Selection,
     units::{Quantity, Unit},
 };
 use crate::{
@@ -67,7 +69,19 @@ impl View {
     /// `cpus` is the node's number of online CPUs, if known: CPU shares are then also shares of the node.
     #[must_use]
     pub fn new(previous: Option<&Snapshot>, current: &Snapshot, recent: &Recent, cpus: Option<NonZeroUsize>) -> Self {
-        let input = Input::new(previous, current, cpus);
+        Self::selected(previous, current, recent, cpus, &Selection::default())
+    }
+
+    /// Returns a part of [`Self::new`].
+    #[must_use]
+    pub fn selected(
+        previous: Option<&Snapshot>,
+        current: &Snapshot,
+        recent: &Recent,
+        cpus: Option<NonZeroUsize>,
+        selection: &Selection,
+    ) -> Self {
+        let input = Input::new(previous, current, cpus, selection);
         let host = current.resources.iter().find_map(|resource| resource.resource.attributes.get("host.name"));
         let seconds = |earlier: UnixNanos| current.time.0.saturating_sub(earlier.0) as f64 / 1e9;
         Self {
@@ -75,8 +89,11 @@ impl View {
             host: host.map(|host| plain(&host.to_string()).into_owned()),
             seconds: previous.map(|previous| seconds(previous.time)),
             workloads: overview::workloads(&input),
-            sections: sections(&input).into_iter().chain(recent.section()).collect(),
-            slow_packets: recent.with_steps(),
+            sections: sections(&input)
+                .into_iter()
+                .chain(recent.section().and_then(|spans| spans_of(spans, selection)))
+                .collect(),
+            slow_packets: recent.with_steps().and_then(|spans| spans_of(spans, selection)),
             sidecar: own::section(&input),
             notices: notices::notices(&input, &current.resources),
         }
@@ -89,7 +106,12 @@ fn sections(input: &Input<'_>) -> Vec<Section> {
     let (mut summaries, mut first, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for group in groups(input.current) {
         let Some(descriptor) = group.first().map(|part| part.descriptor) else { continue };
+        if !input.selection.has_metric(descriptor.name) {
+            continue;
+        }
         match descriptor.view {
+            // They are the node's.
+            View::Estimate { .. } | View::Sampled { .. } if input.selection.workload.is_some() => {}
             View::Summary(_) => summaries.extend(summary::section(input, descriptor)),
             View::Estimate { .. } => others.extend(estimate::section(input, descriptor)),
             View::Sampled { .. } => others.extend(tree::section(input, descriptor)),
@@ -100,7 +122,19 @@ fn sections(input: &Input<'_>) -> Vec<Section> {
             },
         }
     }
-    summaries.into_iter().chain(first).chain(others).collect()
+    let mut sections: Vec<Section> = summaries.into_iter().chain(first).chain(others).collect();
+    sections.iter_mut().for_each(|section| input.selection.sort(section));
+    sections
+}
+
+/// Returns the displayed rows of slow packets; `None` without any.
+fn spans_of(mut spans: Section, selection: &Selection) -> Option<Section> {
+    if selection.without_spans {
+        return None;
+    }
+    spans.retain_workloads(|name| selection.has_workload(name));
+    selection.sort(&mut spans);
+    (!spans.rows.is_empty()).then_some(spans)
 }
 
 /// Returns the section of a group, and true if it has busy times of workloads; `None` without changes.
@@ -111,6 +145,7 @@ fn of_resources(input: &Input<'_>, group: &[Part]) -> Option<(Section, bool)> {
         .collect();
     match shares.as_slice() {
         [] => None,
+        [Share { index: 0, .. }] if input.selection.workload.is_some() => None,
         [only @ Share { index: 0, .. }] => Some((of_the_node(input, group, only), false)),
         _ => {
             let is_busy_time = group.iter().any(|part| is_busy_time(part.descriptor));

@@ -51,7 +51,9 @@ pub(super) fn ranked<'a>(input: &Input<'_>, shares: Vec<Share<'a>>) -> (Vec<Shar
         let resource = &input.current.resources[share.index].resource;
         share.index != 0 && !is_overflow(&resource.attributes)
     };
-    let busy = shares.into_iter().filter(|share| share.changes.iter().flatten().any(|change| !change.is_idle()));
+    let is_selected = |share: &Share<'_>| input.selection.has_workload(&input.names[share.index].text);
+    let selected = shares.into_iter().filter(is_selected);
+    let busy = selected.filter(|share| share.changes.iter().flatten().any(|change| !change.is_idle()));
     let mut ranked: Vec<(f64, Share<'a>)> = busy.map(|share| (share.load(), share)).collect();
     ranked.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     let mut workloads = 0;

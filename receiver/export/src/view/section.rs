@@ -74,21 +74,27 @@ pub enum Cell {
 }
 
 impl Section {
-    /// Returns the rows of one workload; `None` if the section has none.
+    /// Returns a copy with the rows of one workload; `None` if the section has none.
     #[must_use]
     pub fn of_workload(&self, name: &str) -> Option<Self> {
-        let column = self.columns.iter().position(|column| column.heading == WORKLOAD)?;
-        let mut is_shown = false;
-        let mut rows = self.rows.clone();
-        rows.retain(|row| {
+        let mut section = Self { rest: None, ..self.clone() };
+        let has_names = section.retain_workloads(|known| known == name);
+        (has_names && !section.rows.is_empty()).then_some(section)
+    }
+
+    /// Removes the rows of other workloads. Returns false if the section has no workloads.
+    pub(super) fn retain_workloads(&mut self, is_kept: impl Fn(&str) -> bool) -> bool {
+        let Some(column) = self.columns.iter().position(|column| column.heading == WORKLOAD) else { return false };
+        let mut keeps = false;
+        self.rows.retain(|row| {
             match row.cells.get(column) {
                 // Further rows of the workload above.
                 Some(Cell::Repeated) => {}
-                cell => is_shown = matches!(cell, Some(Cell::Label(label)) if label == name),
+                cell => keeps = matches!(cell, Some(Cell::Label(label)) if is_kept(label)),
             }
-            is_shown
+            keeps
         });
-        (!rows.is_empty()).then(|| Self { rows, rest: None, ..self.clone() })
+        true
     }
 }
 

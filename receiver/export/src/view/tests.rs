@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     telemetry::{Attributes, Data, Metric},
-    testing::{CPU, EXPORTED, HOOK, LOST, after, node, point, resource_metrics},
+    testing::{CPU, CPU_TIME, EXPORTED, HOOK, LOST, PROCESSED, after, node, point, resource_metrics},
 };
 
 fn view(previous: Option<&Snapshot>, current: &Snapshot) -> View {
@@ -71,4 +71,48 @@ fn losses_of_workloads_add_up() {
     let view = view(Some(&snapshot([10, 20], after(2))), &snapshot([16, 22], after(4)));
     let texts = view.notices[0].remarks.iter().map(ToString::to_string);
     assert_eq!(texts.collect::<Vec<_>>(), ["ring_full 4", "over_budget 38 (4/s)"]);
+}
+
+/// Returns a node and twelve workloads, which have received a growing number of packets.
+fn loaded(factor: u64) -> Snapshot {
+    let cpu = |seconds: u64| Metric {
+        descriptor: &CPU_TIME,
+        points: vec![point(Attributes::new(), Data::Double((seconds * factor) as f64))],
+    };
+    let processed = Metric {
+        descriptor: &PROCESSED,
+        points: vec![point(Attributes::new().with("cpu.logical_number", 0_u32), Data::Integer(factor as i64))],
+    };
+    let mut snapshot = node(vec![cpu(1), processed], after(factor));
+    let workload = |number: u64| {
+        resource_metrics(Attributes::new().with("container.name", format!("web-{number}")), vec![cpu(number)])
+    };
+    snapshot.resources.extend((1..=12).map(workload));
+    snapshot
+}
+
+/// Returns the title of each section with the first cells of its rows.
+fn selected(selection: &Selection) -> Vec<(String, Vec<String>)> {
+    let view = View::selected(Some(&loaded(1)), &loaded(2), &Recent::default(), None, selection);
+    let names = |section: &Section| section.rows.iter().map(|row| row.cells[0].to_string()).collect();
+    view.sections.iter().map(|section| (section.title.clone(), names(section))).collect()
+}
+
+#[test]
+fn a_part_of_the_workloads_is_displayed_also_beyond_the_busiest() {
+    let selection = Selection { workload: Some("WEB-1".to_owned()), ..Selection::default() };
+    let names = ["web-12", "web-11", "web-10", "web-1"].map(str::to_owned);
+    assert_eq!(selected(&selection), [("cpu.time".to_owned(), names.to_vec())], "the node's sections are left out");
+}
+
+#[test]
+fn a_part_of_the_metrics_is_displayed_in_another_order() {
+    let selection = Selection { metrics: Some(vec![CPU_TIME.name]), ..Selection::default() };
+    let [(title, names)] = &selected(&selection)[..] else { panic!("one section") };
+    assert_eq!((title.as_str(), names[0].as_str(), names.len()), ("cpu.time", "web-12", 9));
+    let sorted = Selection { sort: Some("workload".to_owned()), ..selection };
+    let [(_, names)] = &selected(&sorted)[..] else { panic!("one section") };
+    assert!(names.is_sorted() && names[0] == "(node)", "{names:?}");
+    let none = Selection { metrics: Some(Vec::new()), ..Selection::default() };
+    assert!(selected(&none).is_empty());
 }
