@@ -140,7 +140,7 @@ fn measure(run: Run, report: Option<&Report>) -> anyhow::Result<()> {
         own.end(LAST_LOGS);
     }
     drop(control);
-    // The screen's thread may wait for a terminal that nobody reads.
+    // The thread of the screen may be blocked by a terminal without a reader.
     terminal.restore();
     ended
 }

@@ -188,7 +188,7 @@ impl<'a> Plan<'a> {
         std::iter::once((otlp::Items::Metrics, metrics)).chain(spans).chain(logs).collect()
     }
 
-    /// Returns what the worker must access for the outputs on this terminal, and for the Kubernetes API, whose port is in `environment`.
+    /// Returns the access that the worker needs for the outputs on this terminal and for the Kubernetes API. `environment` has the port of the API.
     #[must_use]
     pub fn reach(&self, terminal: &Terminal, environment: Environment<'_>) -> Reach {
         let collectors = self.collectors();

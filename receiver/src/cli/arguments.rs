@@ -72,7 +72,7 @@ pub enum Subcommand {
     Doctor(DoctorArguments),
     /// Measures for some seconds, and names the likely cause of a workload's latency with the figures behind it.
     ///
-    /// Measures by itself, like `run` with no other output, so it needs the same privileges. docs/causes.md has the rules.
+    /// Starts a measurement like `run`, and needs the privileges of `run`. docs/causes.md has the rules.
     #[command(after_help = WHY_STATUS)]
     Why(WhyArguments),
     /// Samples the CPUs for some seconds, and draws the functions of the network stack.
@@ -119,7 +119,7 @@ pub struct RunArguments {
     /// Folder where sysfs is mounted, for power meters [default: /sys].
     #[arg(long, value_name = "DIR")]
     pub sysfs_root: Option<PathBuf>,
-    /// Shows only workloads whose name contains this text in the table [default: all].
+    /// Shows only workloads with this text in their name in the table [default: all].
     #[arg(long, value_name = "NAME")]
     pub workload: Option<String>,
     /// Shows only this signal in the table; repeatable [default: all].

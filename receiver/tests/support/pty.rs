@@ -77,7 +77,7 @@ impl Pty {
         self.screen.lock().expect("a screen").screen().contents()
     }
 
-    /// Returns true if the program has a screen of its own.
+    /// Returns true if the program uses the alternate screen.
     pub fn is_alternate(&self) -> bool {
         self.screen.lock().expect("a screen").screen().alternate_screen()
     }

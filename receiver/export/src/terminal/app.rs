@@ -37,7 +37,7 @@ pub(super) const KEYS: [(&str, &str); 13] = [
 pub(super) struct App {
     pub(super) page: Page,
     pub(super) sort: Sort,
-    /// Only workloads whose name contains this text are displayed.
+    /// Only workloads with this text in their name are displayed.
     pub(super) filter: String,
     /// True while the keys are part of the filter.
     pub(super) is_typing: bool,

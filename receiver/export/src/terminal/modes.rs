@@ -86,7 +86,7 @@ impl Terminal {
         if !self.0.is_entered.swap(false, Ordering::SeqCst) {
             return;
         }
-        // Nobody may read the terminal any more. Its modes are restored at any rate.
+        // A terminal without a reader accepts no output. Its modes are restored without output.
         if is_writable() {
             // Not by the library's buffer: the thread of the screen may hold its lock.
             let _ = rustix::io::write(io::stdout(), LEAVE);

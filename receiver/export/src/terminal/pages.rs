@@ -16,7 +16,7 @@ pub(super) enum Page {
     Slow,
     /// Energy.
     Energy,
-    /// The sidecar itself.
+    /// The cost of the sidecar, its exports and its notices.
     Sidecar,
 }
 

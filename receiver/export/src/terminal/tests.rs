@@ -335,7 +335,7 @@ fn no_size_breaks_the_screen() {
 /// The variable of a process that panics in its screen.
 const PANICS: &str = "UNDERCURRENT_TEST_PANIC";
 
-/// A process of the test that panics with a screen, and otherwise the test itself.
+/// With the variable, this process enters the screen and panics. Without it, it starts such a process.
 #[test]
 fn a_panic_restores_the_terminal_and_stays_readable() {
     if env::var_os(PANICS).is_some() {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::telemetry::{Descriptor, Value, View};
 
-/// The attribute of estimates, whose hidden metrics are errors of other figures.
+/// The attribute of estimates. Hidden metrics with it are errors of other figures.
 const EVENT: &str = "undercurrent.network.event";
 
 /// Returns a row for each point of the node that no other section shows; `None` without any.

@@ -74,7 +74,7 @@ pub enum Cell {
 }
 
 impl Section {
-    /// Returns a copy with the rows of one workload; `None` if the section has none.
+    /// Returns a copy with the rows of one workload, or `None` without such rows.
     #[must_use]
     pub fn of_workload(&self, name: &str) -> Option<Self> {
         let mut section = Self { rest: None, ..self.clone() };

@@ -10,13 +10,13 @@ use super::{
 /// The part of a view that is displayed, and its order. The default is everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Only workloads whose name contains this text, in any case.
+    /// Only workloads with this text in their name, in upper or lower case.
     pub workload: Option<String>,
     /// Only these metrics.
     pub metrics: Option<Vec<&'static str>>,
     /// True without slow packets.
     pub without_spans: bool,
-    /// The heading of the column that sorts the rows of each section that has it, the highest number first.
+    /// The heading of a column. Sections with this column are sorted by it, the highest number first.
     pub sort: Option<String>,
 }
 

@@ -48,7 +48,7 @@ pub struct Reach {
     pub ports: BTreeSet<u16>,
     /// True if the worker opens Unix sockets, which it does to notify a service manager.
     pub notifies: bool,
-    /// True if the worker draws on the terminal of standard input, whose modes it sets.
+    /// True if the worker draws on a terminal, and sets the modes of standard input.
     pub draws: bool,
     /// The files of outputs that the writer opens for appending. The writer inherits the supervisor's filter, so the supervisor may append too
     /// until it has started the loader.

@@ -16,11 +16,11 @@ use super::{
 };
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// The number of measurements on a machine whose CPUs other programs use.
+/// The number of measurements while other programs use the CPUs.
 const ATTEMPTS: usize = 6;
 const AT_ONCE: Duration = Duration::ZERO;
 
-/// A second of messages, which nobody answers.
+/// A second of messages without answers.
 const STREAM: Turns = Turns {
     count: 100,
     asks: true,

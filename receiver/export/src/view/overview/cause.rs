@@ -122,7 +122,7 @@ impl Cause {
         }
     }
 
-    /// Returns a sentence about the cause, with what to look at next.
+    /// Returns a sentence about the cause, with the next step.
     #[must_use]
     pub const fn explanation(self) -> &'static str {
         match self {

@@ -35,7 +35,7 @@ pub enum Figure {
     NetworkCpu,
     /// CPU time, in CPUs.
     Cpu,
-    /// Time in which a quota held runnable tasks, in CPUs.
+    /// Time for which a quota held runnable tasks, in CPUs.
     Throttled,
     /// Stolen part of the CPU time of the node.
     Steal,
@@ -122,7 +122,7 @@ impl Figure {
         }
     }
 
-    /// Returns a value of the figure for its column, whose heading has the `/s`.
+    /// Returns a value of the figure for its column. The heading of the column has the `/s`.
     #[must_use]
     pub fn cell(self, value: f64) -> Quantity {
         match self.definition().kind {

@@ -42,7 +42,7 @@ fn a_long_wait_has_its_cause_in_the_reader_or_its_cpu() {
     assert_eq!(cause(&[WAIT, (Figure::NodeBusy, 0.97), (Figure::Cpu, 0.3)]), Cause::NoCpu);
     // A reader that sleeps most of the time gets a CPU soon.
     assert_eq!(cause(&[WAIT, (Figure::NodeBusy, 0.97)]), Cause::Reader);
-    // The workload itself uses the CPU.
+    // The workload uses a whole CPU.
     assert_eq!(cause(&[WAIT, (Figure::NodeBusy, 0.97), (Figure::Cpu, 0.95)]), Cause::Reader);
     assert_eq!(cause(&[WAIT, (Figure::NodeBusy, 0.97), (Figure::Throttled, 0.4)]), Cause::Quota);
     assert_eq!(cause(&[WAIT, (Figure::Steal, 0.2)]), Cause::Steal);

@@ -172,7 +172,7 @@ pub const OF_EVENTS: [libc::Ioctl; 5] = [
 /// `TCGETS2` of `include/uapi/asm-generic/ioctls.h`, which newer C libraries use.
 const TCGETS2: libc::Ioctl = 0x802c_542a;
 
-/// `ioctl` requests that set the modes of a terminal, of which newer C libraries use the second one.
+/// `ioctl` requests that set the modes of a terminal. Newer C libraries use `TCSETS2`.
 pub const MODES: [libc::Ioctl; 2] = [libc::TCSETS, TCSETS2];
 /// `TCSETS2` of `include/uapi/asm-generic/ioctls.h`.
 const TCSETS2: libc::Ioctl = 0x402c_542b;
