@@ -335,8 +335,13 @@ fn add_to(index: u32, duration: u64, weight: u64, [sent, received]: [u64; 2], fa
     // SAFETY: an entry of the map, which lives as long as the program. Several CPUs add to it, atomically.
     let edge = unsafe { &mut *edge };
     let amount = |edge: &mut Edge, which: Amount, amount| shared::add(&raw mut edge.amounts[which as usize], amount);
-    amount(edge, Amount::Sent, sent);
-    amount(edge, Amount::Received, received);
+    // The compiler replaces the addition of a constant zero by a bitwise operation, which kernels before 5.12 do not have.
+    if sent != 0 {
+        amount(edge, Amount::Sent, sent);
+    }
+    if received != 0 {
+        amount(edge, Amount::Received, received);
+    }
     if failed {
         amount(edge, Amount::Failed, 1);
     }
