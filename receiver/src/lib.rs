@@ -9,6 +9,7 @@ pub mod config;
 pub mod doctor;
 pub mod exit;
 pub mod flamegraph;
+pub mod graph;
 pub mod health;
 pub mod logging;
 pub mod outputs;

@@ -5,7 +5,9 @@ use std::{path::Path, process::ExitCode, time::Duration};
 use anyhow::Context as _;
 use undercurrent::{
     causes,
-    cli::{self, Command, DoctorArguments, FlamegraphArguments, SignalsArguments, WhyArguments, catalogue},
+    cli::{
+        self, Command, DoctorArguments, FlamegraphArguments, GraphArguments, SignalsArguments, WhyArguments, catalogue,
+    },
     config::{ConfigError, Flags, Run, variables},
     descriptors, doctor,
     environment::{self, Ignored},
@@ -16,6 +18,7 @@ use undercurrent::{
         terminal::Terminal,
     },
     flamegraph,
+    graph::Graph,
     health::{Health, Listener},
     logging::{self, Logging},
     node::Node,
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => examine(&arguments),
         Command::Why(arguments) => explain(arguments).map(|()| ExitCode::SUCCESS),
         Command::Flamegraph(arguments) => draw(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Graph(arguments) => draw_graph(&arguments),
         Command::Signals(arguments) => {
             list(&arguments);
             Ok(ExitCode::SUCCESS)
@@ -221,6 +225,15 @@ fn draw(arguments: &FlamegraphArguments) -> anyhow::Result<()> {
     let (picture, folded) = (arguments.output.display(), recording.folded.display());
     eprintln!("{} samples of network work, {} lost: {picture}, {folded}", recording.samples, recording.lost);
     Ok(())
+}
+
+fn draw_graph(arguments: &GraphArguments) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let graph = runtime.block_on(Graph::read(&arguments.prometheus, arguments.window.get()))?;
+    if graph.edges.is_empty() {
+        eprintln!("Prometheus has no calls in this period: `signals.tcp_peers.enabled: true` measures them");
+    }
+    Ok(print(&graph.draw(arguments.format, arguments.critical)))
 }
 
 fn print(text: &str) -> ExitCode {

@@ -7,6 +7,7 @@ use clap_complete::Shell;
 
 use crate::{
     doctor::FailOn,
+    graph::{Endpoint, Format, Percentile},
     options::{AttachKind, Interval, Level, Output, Sampling, Span},
     signals::REGISTRY,
 };
@@ -79,6 +80,10 @@ pub enum Subcommand {
     ///
     /// Needs root. Also writes the folded stacks, to a file with the extension `folded`.
     Flamegraph(FlamegraphArguments),
+    /// Draws the calls between services, from the metrics of `tcp_peers` in Prometheus.
+    ///
+    /// Needs no privileges. The slowest path is red.
+    Graph(GraphArguments),
     /// Prints all signals with their metrics.
     Signals(SignalsArguments),
     /// Prints or checks the configuration.
@@ -191,6 +196,23 @@ pub struct FlamegraphArguments {
     /// Configuration file (YAML) with kinds of attachment to avoid.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+/// Arguments of `graph`.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct GraphArguments {
+    /// Address of Prometheus: http://HOST:PORT, optionally with a path.
+    #[arg(long, value_name = "URL", default_value = "http://localhost:9090")]
+    pub prometheus: Endpoint,
+    /// Period before now.
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    pub window: Span,
+    /// Format: dot (Graphviz) or svg.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
+    pub format: Format,
+    /// Percentile of the critical path: p50 or p99.
+    #[arg(long, value_name = "PERCENTILE", value_enum, default_value_t, hide_possible_values = true)]
+    pub critical: Percentile,
 }
 
 /// Arguments of `signals`.

@@ -15,7 +15,7 @@ use crate::{
 };
 use arguments::{Arguments, ConfigCommand, RunArguments, Subcommand};
 
-pub use arguments::{DoctorArguments, FlamegraphArguments, SignalsArguments, WhyArguments};
+pub use arguments::{DoctorArguments, FlamegraphArguments, GraphArguments, SignalsArguments, WhyArguments};
 
 /// The option that may precede a subcommand.
 const CONFIG: &str = "config";
@@ -34,6 +34,8 @@ pub enum Command {
     Why(WhyArguments),
     /// Draw the functions of the network stack.
     Flamegraph(FlamegraphArguments),
+    /// Draw the calls between services.
+    Graph(GraphArguments),
     /// List the signals.
     Signals(SignalsArguments),
     /// Print a text.
@@ -76,6 +78,7 @@ where
             let config = arguments.config.or(before.config);
             Command::Flamegraph(FlamegraphArguments { config, ..arguments })
         }
+        Some(Subcommand::Graph(arguments)) => Command::Graph(arguments),
         Some(Subcommand::Signals(arguments)) => Command::Signals(arguments),
         Some(Subcommand::Completions { shell }) => Command::Print(completions(shell, &mut command)),
         Some(Subcommand::Config { command: of_config }) => match of_config {
