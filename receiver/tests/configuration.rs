@@ -121,6 +121,15 @@ fn schema_and_parser_agree() {
 }
 
 #[test]
+fn measured_networks_have_prefixes() {
+    let parse = |text: &str| File::parse(Path::new("c.yaml"), text.as_bytes()).map_err(|error| error.to_string());
+    let networks = "signals: {tcp_peers: {networks: {inside: [10.0.0.0/8]}, measured_networks: ";
+    assert!(parse(&format!("{networks}[inside]}}}}")).is_ok());
+    let refusal = parse(&format!("{networks}[inside, outside]}}}}")).expect_err("refused");
+    assert!(refusal.contains("names `outside`, which `networks` does not have"), "{refusal}");
+}
+
+#[test]
 fn every_key_is_described() {
     fn undescribed(path: &str, schema: &Value) -> Vec<String> {
         let own = schema["description"].as_str().is_none_or(str::is_empty).then(|| path.to_owned());

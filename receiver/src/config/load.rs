@@ -5,7 +5,7 @@ use std::{io, path::Path};
 use serde_saphyr::{budget, options};
 
 use super::{ConfigError, File, Position, file::SIZE_LIMIT};
-use crate::files::read_regular;
+use crate::{files::read_regular, text};
 
 impl File {
     /// Reads and checks a file.
@@ -29,16 +29,27 @@ impl File {
     /// # Errors
     /// If the content is not YAML, or contains an unknown key or an invalid value.
     pub fn parse(path: &Path, content: &[u8]) -> Result<Self, ConfigError> {
-        let text = text(path, content)?;
+        let content = text_of(path, content)?;
         let options = options! {
             strict_booleans: true,
             with_snippet: false,
             budget: budget! { max_depth: 32 },
         };
         // A file with comments only is an empty document, which YAML reads as null.
-        serde_saphyr::from_str_with_options::<Option<Self>>(text, options)
+        let file = serde_saphyr::from_str_with_options::<Option<Self>>(content, options)
             .map(Option::unwrap_or_default)
-            .map_err(|error| ConfigError::from_yaml(path, text, &error))
+            .map_err(|error| ConfigError::from_yaml(path, content, &error))?;
+        match file.signals.tcp_peers.unknown_network() {
+            None => Ok(file),
+            Some(name) => Err(ConfigError::Invalid {
+                path: path.to_owned(),
+                position: None,
+                problem: format!(
+                    "`signals.tcp_peers.measured_networks` names `{}`, which `networks` does not have: add its prefixes",
+                    text::plain(name)
+                ),
+            }),
+        }
     }
 }
 
@@ -54,7 +65,7 @@ fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
     read_regular(path, SIZE_LIMIT).map_err(unreadable)
 }
 
-fn text<'a>(path: &Path, content: &'a [u8]) -> Result<&'a str, ConfigError> {
+fn text_of<'a>(path: &Path, content: &'a [u8]) -> Result<&'a str, ConfigError> {
     let not_text =
         |offset: usize| ConfigError::NotText { path: path.to_owned(), position: position(&content[..offset]) };
     let text = std::str::from_utf8(content).map_err(|error| not_text(error.valid_up_to()))?;

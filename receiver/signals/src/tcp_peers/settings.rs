@@ -29,6 +29,12 @@ impl Settings {
         self.enabled.unwrap_or_default()
     }
 
+    /// Returns the first of the measured networks that has no prefixes.
+    #[must_use]
+    pub fn unknown_network(&self) -> Option<&str> {
+        self.measured_networks.iter().map(String::as_str).find(|name| !self.networks.has(name))
+    }
+
     /// Returns the constants of the programs.
     pub fn constants(&self) -> [Constant; 2] {
         let mask = Constant::size("peers.mask", self.edges.entries() - 1);
