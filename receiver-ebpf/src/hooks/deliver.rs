@@ -30,7 +30,10 @@ use crate::{
         tcp_header::TcpHeader,
         unread,
     },
-    signals::{network_cpu, network_functions, receive_wait, tcp_transactions},
+    signals::{
+        network_cpu, network_functions, receive_wait,
+        tcp_transactions::{self, Segment},
+    },
 };
 
 /// Bytes of the shortest IPv4 or IPv6 header.
@@ -114,7 +117,12 @@ fn passed(skb: SkbContext, transport: Transport, version: IpVersion, early: u64,
         if tcp_transactions::enabled() {
             let TcpHeader { sequence, acknowledged, data, flags } = header;
             let numbers = u64::from(sequence) << 32 | u64::from(acknowledged);
-            advance_transactions(skb.raw(), numbers, u64::from(data) << 8 | u64::from(flags), now);
+            let rest = u64::from(data) << 8 | u64::from(flags);
+            if advance_transactions(skb.raw(), numbers, rest, now) == 0
+                && begin_transactions(skb.raw(), numbers, rest, now) != 0
+            {
+                advance_transactions(skb.raw(), numbers, rest, now);
+            }
         }
     }
     let slot = charged(skb, &event, state.is_err());
@@ -138,30 +146,52 @@ fn segment_arrives(skb: SkbContext, header: &TcpHeader, timestamp: u64, early: u
     }
 }
 
-/// Advances the transactions of a segment's connection. `numbers` are the sequence numbers of the header, `rest` the number of bytes of
-/// data and the flags.
+/// Advances the transactions of a segment's connection. Returns zero if they have not begun. `numbers` are the sequence numbers of the
+/// header, `rest` the number of bytes of data and the flags.
 ///
-/// The verifier follows a global function once for a program. Others it follows again for each path to their call.
+/// The verifier follows a global function once for a program. Others it follows again for each path to their call. The stacks of nested
+/// calls share 512 bytes.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn advance_transactions(skb: *const __sk_buff, numbers: u64, rest: u64, early: u64) -> u32 {
     // A constant to the verifier, which also follows functions that are never called (before 6.8).
     if !tcp_transactions::enabled() {
+        return 1;
+    }
+    let segment = Segment::of(SkbContext::at(skb), numbers, rest, early);
+    u32::from(segment.is_none_or(|segment| tcp_transactions::advance(&segment, || segment.slot())))
+}
+
+/// Begins the transactions of a segment's connection, with the arguments of [`advance_transactions`]. Returns zero if the segment does not
+/// advance them.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn begin_transactions(skb: *const __sk_buff, numbers: u64, rest: u64, early: u64) -> u32 {
+    if !tcp_transactions::enabled() {
         return 0;
     }
-    let header = TcpHeader {
-        sequence: (numbers >> 32) as u32,
-        acknowledged: numbers as u32,
-        data: (rest >> 8) as u32,
-        flags: rest as u8,
-    };
-    let skb = SkbContext::at(skb);
-    if let Some(socket) = skb.socket()
-        && let Some(sock) = skb.kernel_socket()
-    {
-        tcp_transactions::advance(skb, socket, sock, &header, early, || or_node(|| slot_of(skb)));
+    let segment = Segment::of(SkbContext::at(skb), numbers, rest, early);
+    u32::from(segment.is_some_and(|segment| tcp_transactions::begin(&segment, || segment.slot())))
+}
+
+impl Segment {
+    /// Returns the segment of a packet; `None` without a socket.
+    #[inline(always)]
+    fn of(skb: SkbContext, numbers: u64, rest: u64, early: u64) -> Option<Self> {
+        let header = TcpHeader {
+            sequence: (numbers >> 32) as u32,
+            acknowledged: numbers as u32,
+            data: (rest >> 8) as u32,
+            flags: rest as u8,
+        };
+        Some(Self { skb, socket: skb.socket()?, sock: skb.kernel_socket()?, header, early })
     }
-    0
+
+    /// Returns the slot of the receiving socket's owner.
+    #[inline(always)]
+    fn slot(&self) -> Slot {
+        or_node(|| slot_of(self.skb))
+    }
 }
 
 /// Charges CPU time to the receiving socket of a packet in the sample. Returns the slot of the socket's owner, or the node's slot

@@ -126,41 +126,39 @@ impl Added {
     }
 }
 
-/// Advances the turns of a connection by a segment that has arrived and that TCP has not handled. `early` is the time, or zero if the
-/// clock was not read. `socket` is the socket of the program's context, and `sock` the same one with its kernel type.
-#[inline(always)]
-pub fn advance(
-    skb: SkbContext,
-    socket: *const bpf_sock,
-    sock: Ptr<Sock>,
-    header: &TcpHeader,
-    early: u64,
-    slot: impl FnOnce() -> Slot,
-) {
-    let turns = TURNS.value(socket);
-    if !turns.is_null() {
-        // SAFETY: storage of the socket, checked for null.
-        add(skb, turn(unsafe { &mut *turns }, sock, header, early), slot);
-        return;
-    }
-    let state = sock.read(&SOCK_STATE);
-    // Raw sockets get segments too.
-    if state != state::LISTEN && tcp::is_connection(sock) {
-        begin(skb, socket, sock, state, header, early, slot);
-    }
+/// A segment that has arrived at its socket, and that TCP has not handled.
+pub struct Segment {
+    pub skb: SkbContext,
+    /// The socket of the program's context.
+    pub socket: *const bpf_sock,
+    /// The same one with its kernel type.
+    pub sock: Ptr<Sock>,
+    pub header: TcpHeader,
+    /// The time, or zero if the clock was not read.
+    pub early: u64,
 }
 
-/// Begins the turns of a connection.
+/// Advances the turns of a connection by a segment. Returns false if they have not begun.
 #[inline(always)]
-fn begin(
-    skb: SkbContext,
-    socket: *const bpf_sock,
-    sock: Ptr<Sock>,
-    state: u8,
-    header: &TcpHeader,
-    early: u64,
-    slot: impl FnOnce() -> Slot,
-) {
+pub fn advance(segment: &Segment, slot: impl FnOnce() -> Slot) -> bool {
+    let turns = TURNS.value(segment.socket);
+    if turns.is_null() {
+        return false;
+    }
+    // SAFETY: storage of the socket, checked for null.
+    add(segment.skb, turn(unsafe { &mut *turns }, segment.sock, &segment.header, segment.early), slot);
+    true
+}
+
+/// Begins the turns of a connection by a segment. Returns true if the segment advances them.
+#[inline(always)]
+pub fn begin(segment: &Segment, slot: impl FnOnce() -> Slot) -> bool {
+    let Segment { skb, socket, sock, ref header, early } = *segment;
+    let state = sock.read(&SOCK_STATE);
+    // Raw sockets get segments too.
+    if state == state::LISTEN || !tcp::is_connection(sock) {
+        return false;
+    }
     let received = untrusted(sock, &TCP_RECEIVE_NEXT);
     let now = if early == 0 { clock::monotonic() } else { early };
     let begun = |role: Role, began, sent, received| Turns {
@@ -178,16 +176,16 @@ fn begin(
             // The number that follows the handshake. `snd_nxt` is set after the segment is sent (`tcp_connect`), over loopback too late.
             let next = untrusted(sock, &TCP_WRITTEN);
             if !header.has(TcpHeader::ACK) || header.acknowledged != next {
-                return;
+                return false;
             }
             if header.has(TcpHeader::RST) {
                 let slot = slot();
                 count(slot, Count::Refused);
                 tcp_peers::refused(skb, slot);
-                return;
+                return false;
             }
             if !header.has(TcpHeader::SYN) {
-                return;
+                return false;
             }
             begun(Role::Client, now, next, header.sequence.wrapping_add(1))
         }
@@ -199,20 +197,19 @@ fn begin(
         state::ESTABLISHED | state::CLOSE_WAIT => {
             begun(role_by_ports(sock), 0, sent_until(sock, sock.read(&SOCK_SHUTDOWN), header), received)
         }
-        _ => return,
+        _ => return false,
     };
-    // The segment that answers a client has nothing that counts.
-    let added = if state == state::SYN_SENT { Added::to(Role::Client) } else { turn(&mut turns, sock, header, early) };
-    let is_new = turns.began != 0;
+    let (role, is_new) = (turns.role(), turns.began != 0);
     if TURNS.value_or(socket, &mut turns).is_null() {
-        return;
+        return false;
     }
     let slot = slot();
     if is_new {
-        count(slot, Count::Established(added.role));
+        count(slot, Count::Established(role));
     }
-    tcp_peers::begins(skb, added.role, header, slot);
-    add(skb, added, || slot);
+    tcp_peers::begins(skb, role, header, slot);
+    // The segment that answers a client has nothing that counts.
+    state != state::SYN_SENT
 }
 
 /// Returns the role of an end whose handshake no program saw: servers usually have the lower port.

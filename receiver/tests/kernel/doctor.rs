@@ -156,8 +156,9 @@ fn the_verifier_accepts_every_program() {
     let Some(_alone) = alone("the verifier") else { return };
     let mut seen = 0;
     let normal = [("normal", SETTINGS[0].0, ""), ("normal", SETTINGS[0].0, "fentry, kprobe")];
+    let peers = [("normal", "signals: {tcp_peers: {enabled: true}}\n", "")];
     let detailed = SETTINGS.map(|(settings, avoided)| ("detailed", settings, avoided));
-    for (level, settings, avoided) in normal.into_iter().chain(detailed) {
+    for (level, settings, avoided) in normal.into_iter().chain(peers).chain(detailed) {
         let file = file(&format!("{settings}hooks: {{avoid: [{avoided}]}}\n"));
         let arguments = ["doctor", "--json", "--level", level, "--config", file.path().to_str().unwrap()];
         let report = report(&command(BINARY).args(arguments).output().unwrap());
