@@ -57,6 +57,7 @@ fn watch(engine: &Docker) -> anyhow::Result<Duration> {
         .and_then(|last| check(&last))?;
         let trace = process::wait_for("an exemplar that leads to a slow request", ARRIVAL, || slow_request(engine))?;
         process::wait_for("the search of the panel with slow traces", ARRIVAL, || searched(engine))?;
+        process::wait_for("the calls of the services in the graph", ARRIVAL, || stack.graph())?;
         Ok(trace)
     });
     let trace = seen.with_context(|| format!("the containers logged:\n{}", stack.logs()))?;
@@ -209,6 +210,18 @@ impl<'a> Stack<'a> {
             })
         };
         Ok(["storefront", "orders"].iter().all(has).then_some(()))
+    }
+
+    /// Draws the graph of services by the command of the example's README. Returns `Some` if it has the calls of the load and of `storefront`.
+    fn graph(&self) -> anyhow::Result<Option<()>> {
+        let mut exec = self.compose();
+        exec.args(["exec", "-T", "sidecar", "undercurrent", "graph", "--prometheus", "http://prometheus:9090"]);
+        let graph = machine::output(&mut exec)?;
+        let calls = [("load", "storefront"), ("storefront", "orders")];
+        Ok(calls
+            .iter()
+            .all(|(client, server)| graph.contains(&format!("\"{client}\" -> \"{server}\" [")))
+            .then_some(()))
     }
 
     /// Returns the last two requests of the sidecar in the collector's output, once there are two.
