@@ -57,7 +57,7 @@ pub(super) struct App {
     /// The views, the newest first.
     views: VecDeque<View>,
     /// The position of the displayed view while the screen is paused.
-    paused: Option<usize>,
+    pub(super) paused: Option<usize>,
 }
 
 /// An effect of a key outside of the screen.
@@ -126,9 +126,9 @@ impl App {
 
     fn key(&mut self, key: KeyEvent) -> Effect {
         self.read = self.log.take().map_or(self.read, |(number, _)| number);
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        if control && key.code == KeyCode::Char('c') {
-            return self.end();
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            // The byte zero, which some programs send at the end of their input, is Ctrl-Space.
+            return if key.code == KeyCode::Char('c') { self.end() } else { Effect::Draw };
         }
         if self.is_help {
             self.is_help = false;

@@ -312,6 +312,8 @@ fn help_and_the_end_have_keys() {
     assert!(!app.is_help && !app.is_ending, "any key ends the help");
     let key = |code, modifiers| Event::Key(KeyEvent::new(code, modifiers));
     assert_eq!(app.event(&key(KeyCode::Char('q'), KeyModifiers::NONE)), Effect::End);
+    assert_eq!(app.event(&key(KeyCode::Char(' '), KeyModifiers::CONTROL)), Effect::Draw);
+    assert_eq!(app.paused, None, "Ctrl-Space is no space");
     assert_eq!(app.event(&key(KeyCode::Char('c'), KeyModifiers::CONTROL)), Effect::End);
     assert!(app.is_ending);
 }

@@ -60,9 +60,9 @@ fn pictures(engine: &Docker, stack: &Stack<'_>, charts: &Charts, folder: &Path) 
     let trace =
         process::wait_for("an exemplar that leads to a slow request", ARRIVAL, || compose::slow_request(engine))?;
     charts.draw("trace", &serde_json::to_value(trace)?, &folder.join("trace.svg"))?;
-    let table = terminal::table(engine, stack)?;
+    let table = terminal::screen(engine, stack)?;
     for name in ["storefront", SERVICE, "load"] {
-        ensure!(table.contains(name), "the service {name} is not in the table:\n{table}");
+        ensure!(table.contains(name), "the service {name} is not on the screen:\n{table}");
     }
     let file = folder.join("table.svg");
     fs::write(&file, anstyle_svg::Term::new().render_svg(&table))

@@ -1,7 +1,7 @@
-//! The live table in a terminal.
+//! The first page of the terminal.
 
 use std::{
-    fs,
+    num::NonZeroU16,
     process::{Command, Stdio},
 };
 
@@ -13,46 +13,63 @@ use crate::{
     engines::{Client as _, Docker},
 };
 
-/// The signals in the picture. The others would fill a second screen.
-const SETTINGS: &str = "\
-signals:
-  cpu_throttled: {enabled: false}
-  network_drops: {enabled: false}
-  receive_segments: {enabled: false}
-  softnet: {enabled: false}
-  tcp_listen_overflows: {enabled: false}
-  tcp_retransmits: {enabled: false}
-  tcp_rtt: {enabled: false}
-";
-/// The path of the settings in the container.
-const CONFIG: &str = "/picture.yaml";
-/// Sets the size of the terminal, and runs the sidecar in its container until the second table. The last table covers less than an interval.
-const TERMINAL: &str = r#"stty cols 118 rows 74; exec /usr/bin/docker exec --interactive --tty --env RUST_LOG=off "$CONTAINER" \
-    undercurrent run --config "$CONFIG" --output table --interval 5s --duration 12s"#;
-/// The sequence that erases a table before the next one is drawn.
-const ERASED: &str = "\x1b[J";
+/// The size of the terminal.
+const ROWS: NonZeroU16 = NonZeroU16::new(24).expect("not zero");
+const COLUMNS: NonZeroU16 = NonZeroU16::new(100).expect("not zero");
+/// Sets the size of the terminal, and runs the sidecar in its container until the second snapshot. The last snapshot covers less than an
+/// interval.
+const TERMINAL: &str = r#"stty cols 100 rows 24; exec /usr/bin/docker exec --interactive --tty --env RUST_LOG=off --env TERM=xterm-256color \
+    "$CONTAINER" undercurrent run --output table --interval 5s --duration 12s"#;
+/// The sequence that ends the screen of a program.
+const END: &str = "\x1b[?1049l";
 
-/// Returns the second table of a run beside the sidecar of the example, in its container.
-pub fn table(engine: &Docker, stack: &Stack<'_>) -> anyhow::Result<String> {
+/// Returns the screen of a run beside the sidecar of the example, in its container: lines with sequences for their colours.
+pub fn screen(engine: &Docker, stack: &Stack<'_>) -> anyhow::Result<String> {
     let container = machine::output(stack.compose().args(["ps", "--quiet", "sidecar"]))?.trim().to_owned();
-    let config = tempfile::NamedTempFile::new().context("cannot create the settings of the picture")?;
-    fs::write(config.path(), SETTINGS)?;
-    let target = format!("{container}:{CONFIG}");
-    machine::output(engine.client().arg("cp").arg(config.path()).arg(target))?;
     let mut script = Command::new("script");
     let variables = engine.client();
     script.envs(variables.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = script
         .args(["--quiet", "--return", "--command", TERMINAL, "/dev/null"])
         .env("CONTAINER", &container)
-        .env("CONFIG", CONFIG)
         .env("TERM", "xterm-256color")
         .stdin(Stdio::null())
         .output()
         .context("cannot run script(1)")?;
     let shown = String::from_utf8(output.stdout)?;
     ensure!(output.status.success(), "the sidecar failed:\n{shown}");
-    let table = shown.split(ERASED).nth(1).with_context(|| format!("fewer than two tables:\n{shown}"))?;
-    // The sequence that moves the cursor to the top follows a table.
-    Ok(table.rsplit_once("\x1b[").map_or(table, |(table, _)| table).replace('\r', ""))
+    let (before, _) = shown.rsplit_once(END).with_context(|| format!("the sidecar had no screen:\n{shown}"))?;
+    let mut terminal = vt100::Parser::new(ROWS, COLUMNS, 0);
+    terminal.process(before.as_bytes());
+    let lines: Vec<_> = (0..ROWS.get()).map(|row| line(terminal.screen(), row)).collect();
+    Ok(lines.join("\n"))
+}
+
+/// Returns a row of a screen with its colours, without sequences that move the cursor.
+fn line(screen: &vt100::Screen, row: u16) -> String {
+    let cells = (0..COLUMNS.get()).filter_map(|column| screen.cell(row, column));
+    let text: String = cells.map(styled).collect();
+    format!("{}{RESET}", text.trim_end())
+}
+
+/// The sequence that ends all styles.
+const RESET: &str = "\x1b[0m";
+
+fn styled(cell: &vt100::Cell) -> String {
+    let contents = if cell.has_contents() { cell.contents() } else { " " };
+    let marks = [(cell.bold(), "1"), (cell.dim(), "2"), (cell.underline(), "4"), (cell.inverse(), "7")];
+    let mut codes: Vec<String> =
+        marks.iter().filter(|(is_set, _)| *is_set).map(|(_, code)| (*code).to_owned()).collect();
+    codes.extend(colour(cell.fgcolor(), 38));
+    codes.extend(colour(cell.bgcolor(), 48));
+    if codes.is_empty() { contents.to_string() } else { format!("\x1b[{}m{contents}{RESET}", codes.join(";")) }
+}
+
+/// Returns the parameters of a colour, after the number of a foreground or a background.
+fn colour(colour: vt100::Color, ground: u8) -> Option<String> {
+    match colour {
+        vt100::Color::Default => None,
+        vt100::Color::Idx(index) => Some(format!("{ground};5;{index}")),
+        vt100::Color::Rgb(red, green, blue) => Some(format!("{ground};2;{red};{green};{blue}")),
+    }
 }
