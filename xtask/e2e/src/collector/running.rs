@@ -65,25 +65,17 @@ impl Collector {
 
     /// Starts a collector with otel-config/collector.yaml on free ports, and waits until it is ready. It sends to a backend, `url`.
     pub fn forward_to(url: &str) -> anyhow::Result<Self> {
-        retry(|| {
-            let (address, http) = (free_address()?, free_address()?);
-            let addresses = [
-                ("receivers.otlp.protocols.grpc.endpoint", address),
-                ("receivers.otlp.protocols.http.endpoint", http),
-                ("extensions.health_check.endpoint", free_address()?),
-            ];
-            let pipeline = machine::workspace().join("otel-config/collector.yaml");
-            Self::launch(folder()?, [address, http], |command| {
-                command.env("METRICS_EXPORTERS", "[otlp_http/backend]").env("BACKEND_OTLP_ENDPOINT", url);
-                // The collector serves its own metrics on a port of the host by default.
-                command.arg("--config").arg(pipeline).arg("--set=service.telemetry.metrics.level=none");
-                command.args(addresses.map(|(key, address)| format!("--set={key}={address}")))
-            })
-        })
+        let exporters = [("METRICS_EXPORTERS", "[otlp_http/backend]"), ("BACKEND_OTLP_ENDPOINT", url)];
+        Self::with("otel-config/collector.yaml", &exporters)
     }
 
     /// Starts a collector with otel-config/agent.yaml on free ports, and waits until it is ready. It sends to a gateway, over gRPC.
     pub fn agent_of(gateway: SocketAddr) -> anyhow::Result<Self> {
+        Self::with("otel-config/agent.yaml", &[("GATEWAY_ENDPOINT", &gateway.to_string())])
+    }
+
+    /// Starts a collector with a file of this repository and variables.
+    fn with(file: &str, variables: &[(&str, &str)]) -> anyhow::Result<Self> {
         retry(|| {
             let (address, http) = (free_address()?, free_address()?);
             let addresses = [
@@ -92,8 +84,8 @@ impl Collector {
                 ("extensions.health_check.endpoint", free_address()?),
             ];
             Self::launch(folder()?, [address, http], |command| {
-                command.env("GATEWAY_ENDPOINT", gateway.to_string());
-                command.arg("--config").arg(machine::workspace().join("otel-config/agent.yaml"));
+                command.envs(variables.iter().copied()).arg("--config").arg(machine::workspace().join(file));
+                // The collector serves its own metrics on a port of the host by default.
                 command.arg("--set=service.telemetry.metrics.level=none");
                 command.args(addresses.map(|(key, address)| format!("--set={key}={address}")))
             })
