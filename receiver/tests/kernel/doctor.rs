@@ -35,7 +35,7 @@ fn hooks(report: &Value) -> Vec<Hook> {
 }
 
 /// The hooks that the probe's packets do not trigger, or not within its time.
-const QUIET: [&str; 4] = ["cgroup_change", "tcp_retransmit", "drop", "cpu_tick"];
+const QUIET: [&str; 5] = ["cgroup_change", "tcp_failure", "tcp_retransmit", "drop", "cpu_tick"];
 
 /// Returns true if the kernel reports reasons of drops.
 fn explains_drops() -> bool {
@@ -65,7 +65,7 @@ fn others(report: &Value, found: &[Hook]) -> Vec<Hook> {
         },
     ));
     others.extend(
-        ["cgroup_change", "tcp_retransmit", "transmit_queue", "transmit_start", "transmit_end"]
+        ["cgroup_change", "tcp_failure", "tcp_retransmit", "transmit_queue", "transmit_start", "transmit_end"]
             .map(|hook| served(hook, "tracepoint")),
     );
     others.push(served("receiver", if by("transport", "cgroup_skb") { "transport" } else { "cgroup_skb" }));

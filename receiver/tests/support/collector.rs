@@ -163,6 +163,7 @@ fn points(metric: &Metric) -> usize {
         Data::Gauge(gauge) => gauge.data_points.len(),
         Data::Sum(sum) => sum.data_points.len(),
         Data::ExponentialHistogram(histogram) => histogram.data_points.len(),
+        Data::Histogram(histogram) => histogram.data_points.len(),
         other => panic!("unexpected metric data: {other:?}"),
     }
 }

@@ -18,8 +18,8 @@ const CPU_TIMES: [&str; 3] = ["undercurrent.cpu.time", "undercurrent.network.cpu
 const AHEAD: Duration = Duration::from_millis(100);
 /// More events per second than one CPU can process. A wrapped counter of 32 or 64 bits grows by more.
 const EVENTS: f64 = 1e7;
-/// The counter of bytes.
-const BYTES: [&str; 2] = ["undercurrent.network.receive.io", "undercurrent.tcp.io"];
+/// The counters of bytes.
+const BYTES: [&str; 3] = ["undercurrent.network.receive.io", "undercurrent.tcp.io", "undercurrent.tcp.peer.io"];
 /// The size of the largest packet that a sender combines, in bytes.
 const LARGEST_PACKET: f64 = 65_536.0;
 /// Longer than any packet waits in a test, in seconds.

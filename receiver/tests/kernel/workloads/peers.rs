@@ -358,7 +358,9 @@ fn too_many(scene: &Scene) {
     let other = line.total(TRANSACTIONS, &[("undercurrent.client", "other"), ("undercurrent.server", "other")]);
     let lost = line.total(LOST, &[("undercurrent.signal", "tcp_peers"), ("undercurrent.reason", "edge_limit")]);
     eprintln!("{own} in {EDGES} edges, {other} in others, {lost} losses");
-    assert!(own < 2.0 * EDGES as f64 + 1.0 && other > 0.0 && lost > 0.0);
+    // Entries of workloads that end during the test are used again, so more edges than entries may have been counted.
+    assert!(own >= EDGES as f64 && other > 0.0);
+    assert_eq!(lost, other, "each transaction in no edge of its own is a loss");
     record(TRANSACTIONS, own + other, exactly((CLIENTS * PORTS * 2 * 2) as f64));
 }
 
