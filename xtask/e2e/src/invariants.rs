@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{bail, ensure};
 use opentelemetry_proto::tonic::metrics::v1::{
-    AggregationTemporality, ExponentialHistogramDataPoint, Metric, NumberDataPoint, metric::Data,
+    AggregationTemporality, ExponentialHistogramDataPoint, HistogramDataPoint, Metric, NumberDataPoint, metric::Data,
 };
 use xtask_e2e::collector::otlp::{Attributes, Point, Request, attributes, number, resource};
 
@@ -39,6 +39,8 @@ struct Seen {
     starts: BTreeMap<Series, u64>,
     sums: BTreeMap<Series, f64>,
     histograms: BTreeMap<Series, ExponentialHistogramDataPoint>,
+    /// Histograms with fixed bounds.
+    bounded: BTreeMap<Series, HistogramDataPoint>,
     /// Times at which series ended.
     ends: BTreeMap<Series, u64>,
 }
@@ -52,10 +54,8 @@ impl Seen {
                 cumulative(sum.aggregation_temporality)?;
                 for point in &sum.data_points {
                     let series = series(point);
-                    self.cumulative_point(&series, point, time)?;
-                    if point.is_end() {
-                        ensure!(number(point).is_none(), "a value at the end of a series: {:?}", series.2);
-                    } else {
+                    let has_values = number(point).is_some();
+                    if self.continues(&series, point, time, has_values)? {
                         self.sum(series, point, sum.is_monotonic)?;
                     }
                 }
@@ -65,17 +65,37 @@ impl Seen {
                 cumulative(histogram.aggregation_temporality)?;
                 for point in &histogram.data_points {
                     let series = series(point);
-                    self.cumulative_point(&series, point, time)?;
-                    if point.is_end() {
-                        ensure!(point.count == 0, "values at the end of a series: {:?}", series.2);
-                    } else {
+                    if self.continues(&series, point, time, point.count > 0)? {
                         self.histogram(series, point)?;
                     }
                 }
                 Ok(())
             }
-            _ => bail!("the metric is neither a sum, a gauge nor an exponential histogram"),
+            Some(Data::Histogram(histogram)) => {
+                cumulative(histogram.aggregation_temporality)?;
+                for point in &histogram.data_points {
+                    let series = series(point);
+                    if self.continues(&series, point, time, point.count > 0)? {
+                        self.bounded(series, point)?;
+                    }
+                }
+                Ok(())
+            }
+            _ => bail!("the metric is neither a sum, a gauge nor a histogram"),
         }
+    }
+
+    /// Checks a point of a series. Returns false if it marks the end, where it must have no values.
+    fn continues(
+        &mut self,
+        series: &Series,
+        point: &dyn Point,
+        time: &mut Option<u64>,
+        has_values: bool,
+    ) -> anyhow::Result<bool> {
+        self.cumulative_point(series, point, time)?;
+        ensure!(!point.is_end() || !has_values, "values at the end of a series: {:?}", series.2);
+        Ok(!point.is_end())
     }
 
     fn cumulative_point(&mut self, series: &Series, point: &dyn Point, time: &mut Option<u64>) -> anyhow::Result<()> {
@@ -97,6 +117,7 @@ impl Seen {
             self.starts.remove(series);
             self.sums.remove(series);
             self.histograms.remove(series);
+            self.bounded.remove(series);
         }
     }
 
@@ -124,6 +145,20 @@ impl Seen {
             let grown = counts.get(&index).copied().unwrap_or(0);
             ensure!(count <= grown, "bucket {index} fell: {attributes:?}");
         }
+        Ok(())
+    }
+
+    fn bounded(&mut self, series: Series, now: &HistogramDataPoint) -> anyhow::Result<()> {
+        let attributes = series.2.clone();
+        let total: u64 = now.bucket_counts.iter().sum();
+        ensure!(total == now.count, "the buckets hold {total} values, the count is {}: {attributes:?}", now.count);
+        let (bounds, buckets) = (now.explicit_bounds.len(), now.bucket_counts.len());
+        ensure!(buckets == bounds + 1, "{bounds} bounds divide {buckets} buckets: {attributes:?}");
+        let Some(before) = self.bounded.insert(series, now.clone()) else { return Ok(()) };
+        ensure!(before.explicit_bounds == now.explicit_bounds, "the bounds changed: {attributes:?}");
+        ensure!(before.sum <= now.sum, "the sum fell from {:?} to {:?}: {attributes:?}", before.sum, now.sum);
+        let mut pairs = before.bucket_counts.iter().zip(&now.bucket_counts);
+        ensure!(pairs.all(|(before, now)| before <= now), "a bucket fell: {attributes:?}");
         Ok(())
     }
 }
@@ -168,6 +203,10 @@ mod tests {
                         "dataPoints": [{"startTimeUnixNano": "100", "timeUnixNano": time, "count": count, "sum": value,
                             "scale": 2, "zeroCount": "1", "zeroThreshold": 6e-8,
                             "positive": {"offset": -40, "bucketCounts": counts}, "flags": 0}],
+                        "aggregationTemporality": 2}},
+                    {"name": "edge", "unit": "s", "histogram": {
+                        "dataPoints": [{"startTimeUnixNano": "100", "timeUnixNano": time, "count": count, "sum": value,
+                            "explicitBounds": [0.1, 1.0], "bucketCounts": ["1", counts[0], counts[1]], "flags": 0}],
                         "aggregationTemporality": 2}}
                 ]}]
             }]})
@@ -198,6 +237,7 @@ mod tests {
     fn each_violation_is_named() {
         let sum = "0/sum/dataPoints/0";
         let histogram = "1/exponentialHistogram/dataPoints/0";
+        let bounded = "2/histogram/dataPoints/0";
         let cases = [
             (format!("{sum}/timeUnixNano"), json!("301"), "others in its request"),
             (format!("{sum}/startTimeUnixNano"), json!("101"), "the start moved"),
@@ -211,8 +251,14 @@ mod tests {
             (format!("{histogram}/positive/offset"), json!(-39), "bucket -40 fell"),
             (format!("{histogram}/sum"), json!(0.5), "the sum fell"),
             (format!("{histogram}/scale"), json!(1), "the scale changed"),
-            (format!("{sum}/flags"), json!(1), "a value at the end"),
+            (format!("{sum}/flags"), json!(1), "values at the end"),
             (format!("{histogram}/flags"), json!(1), "values at the end"),
+            (format!("{bounded}/count"), json!("8"), "the buckets hold 7"),
+            (format!("{bounded}/bucketCounts"), json!(["2", "1", "4"]), "a bucket fell"),
+            (format!("{bounded}/bucketCounts"), json!(["3", "4"]), "divide 2 buckets"),
+            (format!("{bounded}/explicitBounds"), json!([0.2, 1.0]), "the bounds changed"),
+            (format!("{bounded}/sum"), json!(0.5), "the sum fell"),
+            (format!("{bounded}/flags"), json!(1), "values at the end"),
             (format!("{histogram}/zeroThreshold"), json!(0.0), "zero bucket has no upper bound"),
         ];
         for (path, value, complaint) in cases {
@@ -228,12 +274,15 @@ mod tests {
             metrics[0]["sum"]["dataPoints"][0] = json!({"startTimeUnixNano": "100", "timeUnixNano": time, "flags": 1});
             metrics[1]["exponentialHistogram"]["dataPoints"][0] =
                 json!({"startTimeUnixNano": "100", "timeUnixNano": time, "flags": 1, "count": "0"});
+            metrics[2]["histogram"]["dataPoints"][0] =
+                json!({"startTimeUnixNano": "100", "timeUnixNano": time, "flags": 1, "count": "0"});
             request
         };
         let since = |mut request: Value, start: &str| {
             let metrics = &mut request["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];
             metrics[0]["sum"]["dataPoints"][0]["startTimeUnixNano"] = json!(start);
             metrics[1]["exponentialHistogram"]["dataPoints"][0]["startTimeUnixNano"] = json!(start);
+            metrics[2]["histogram"]["dataPoints"][0]["startTimeUnixNano"] = json!(start);
             request
         };
         let [first, second] = requests().try_into().unwrap();

@@ -7,8 +7,8 @@ use opentelemetry_proto::tonic::{
     collector::{metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest},
     common::v1::{AnyValue, KeyValue, any_value},
     metrics::v1::{
-        DataPointFlags, ExponentialHistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics, metric::Data,
-        number_data_point::Value,
+        DataPointFlags, ExponentialHistogramDataPoint, HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics,
+        metric::Data, number_data_point::Value,
     },
     trace::v1::Span,
 };
@@ -110,7 +110,7 @@ macro_rules! impl_point {
     )*};
 }
 
-impl_point!(NumberDataPoint, ExponentialHistogramDataPoint);
+impl_point!(NumberDataPoint, ExponentialHistogramDataPoint, HistogramDataPoint);
 
 /// Returns the attributes of a resource.
 pub fn resource(of: &ResourceMetrics) -> &[KeyValue] {
