@@ -373,8 +373,8 @@ mod tests {
         let grouped = "workloads: {limit: 100}\npackets: {group: {by: [interface], limit: 64}}\nsignals: {latency: {extra_layers: [a]}}";
         let without = grouped.replace("[interface]", "[]");
         let [without, with] = [&*without, grouped].map(|yaml| maps(yaml, 16));
-        // 64 groups and 16 shards, with 14 receive points, 4 waits and 6 transmit stages.
-        let histograms = 64 * 16 * 24 * HISTOGRAM;
+        // 64 groups and 16 shards, with 16 receive points, 4 waits and 6 transmit stages.
+        let histograms = 64 * 16 * 26 * HISTOGRAM;
         assert_eq!((bytes(&without, "GROUP_LATENCY"), bytes(&with, "GROUP_LATENCY")), (8, histograms));
         let named = [without, with].map(|maps| bytes(&maps, "EXTRA_LATENCY"));
         assert_eq!(named[1], named[0] / 102 * (102 + 64), "groups come after the slots");

@@ -245,6 +245,8 @@ pub struct SlowPacket {
     pub enqueued: u64,
     /// The time at which a sender on this node released the packet, nanoseconds of the monotonic clock; zero if unknown.
     pub sent: u64,
+    /// The nanoseconds of a forwarded packet on this host before its receive timestamp; zero if it was not forwarded, or if unknown.
+    pub host: u64,
     /// The times at `ip` and `transport`, nanoseconds of the monotonic clock; zero if unknown.
     pub passed: [u64; 2],
     /// The last wakeup of the reading task and the time at which it got a CPU, as in [`Wakeup`]. Zero if unknown.
@@ -278,7 +280,7 @@ const _: () = {
     assert!(size_of::<Record>() == 32 && PASSING.is_power_of_two());
     assert!(size_of::<Datagram>() == 16 && DATAGRAMS.is_power_of_two());
     assert!(size_of::<Wakeup>() == 24 && WAKEUPS.is_power_of_two());
-    assert!(size_of::<SlowPacket>() == 56 + 16 + 32 + 16 + 24);
+    assert!(size_of::<SlowPacket>() == 64 + 16 + 32 + 16 + 24);
     assert!(record::is_replaced(0, 1 << 40, 1 << 32) && !record::is_replaced(1, 3_000_001, 1 << 32));
     assert!(record::is_replaced(1, 3_000_001, 1 << 40));
 };

@@ -9,6 +9,7 @@ mod drop;
 mod enqueue;
 mod extra;
 mod failure;
+mod forward;
 mod listen;
 mod owner;
 mod read;
@@ -36,7 +37,7 @@ use crate::{
         pointer::{Access, Ptr},
         unread,
     },
-    signals::{latency, packet_path, receive_segments, receive_wait, slow_packets, waiting_packets},
+    signals::{forwarded, latency, packet_path, receive_segments, receive_wait, slow_packets, waiting_packets},
 };
 
 /// `ETH_P_IPV6` in network order, as in `sk_buff.protocol`.
@@ -101,6 +102,7 @@ fn filtered(point: ReceivePoint, packet: &impl Subject, event: Sampled, slot: im
 #[inline(always)]
 fn arrived(point: ReceivePoint, packet: &impl Subject, event: &PacketEvent) -> u64 {
     match point.layer {
+        Layer::Host => {}
         Layer::Ip => packet_path::passed_ip(event),
         Layer::Transport => {
             packet_path::passed_transport(event, packet);
@@ -143,6 +145,9 @@ fn measured(
         return;
     }
     latency::reached(point, event, slot, group);
+    if point.layer == Layer::Transport {
+        forwarded::delivered(point.version, packet, event, slot, group);
+    }
     receive_segments::reached(point, packet, event.weight, slot);
     waited(point, packet, event, wait, slot, group);
     if point.layer == Layer::SocketRead {

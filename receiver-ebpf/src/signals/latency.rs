@@ -15,6 +15,14 @@ pub fn reached(point: ReceivePoint, event: &PacketEvent, slot: Slot, group: Opti
     }
 }
 
+/// Records the nanoseconds of a forwarded packet on this host.
+#[inline(always)]
+pub fn passed_host(point: ReceivePoint, nanoseconds: u64, weight: u64, slot: Slot, group: Option<Number>) {
+    if enabled() {
+        timings::record_in(group, Series::Receive(point), nanoseconds, weight, slot);
+    }
+}
+
 /// Counts packets at a receive point that have no latency.
 #[inline(always)]
 pub fn lost(point: ReceivePoint, reason: PacketLoss, count: u64) {

@@ -2,6 +2,7 @@
 
 pub mod energy;
 pub mod extra_latency;
+pub mod forwarded;
 mod group_latency;
 pub mod latency;
 pub mod network_cpu;

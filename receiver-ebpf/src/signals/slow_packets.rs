@@ -21,7 +21,7 @@ mod search;
 use self::search::Search;
 pub use super::slow_cells::enabled;
 use super::{
-    packet_path, reader_states, receive_wait,
+    forwarded, packet_path, reader_states, receive_wait,
     slow_cells::SLOW,
     waiting_packets::{self, UNKNOWN},
 };
@@ -216,6 +216,7 @@ fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>, pa
         offset,
         enqueued,
         sent,
+        host: forwarded::time_of(timestamp),
         passed: [ip, transport],
         reader: reader_states::of_current(),
         addresses,

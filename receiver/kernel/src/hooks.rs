@@ -213,6 +213,25 @@ pub static IP: Hook = Hook {
         whole(KPROBE, &[kprobe("ip_rcv_core_probe", "ip_rcv_core"), kprobe("ip6_rcv_core_probe", "ip6_rcv_core")]),
     ],
 };
+/// This host forwards a packet by routing, for example to a container.
+pub static FORWARD: Hook = Hook {
+    name: "forward",
+    reads_timestamps: true,
+    sees_traffic: false,
+    within: None,
+    alternates: &[
+        whole(FENTRY, &[fentry("ip_forward"), fentry("ip6_forward")]),
+        whole(KPROBE, &[kprobe("ip_forward_probe", "ip_forward"), kprobe("ip6_forward_probe", "ip6_forward")]),
+    ],
+};
+/// A forwarded packet enters the transport protocol.
+pub static HOST: Hook = Hook {
+    name: "host",
+    reads_timestamps: true,
+    sees_traffic: false,
+    within: Some(Within { hook: &TRANSPORT, alternate: CGROUP_SKB, requires: Some(Feature::SocketOfPacket) }),
+    alternates: &[],
+};
 /// A packet enters the transport protocol. The packet of the first alternate has its receiving socket, and so its owner.
 pub static TRANSPORT: Hook = Hook {
     name: "transport",
@@ -411,7 +430,7 @@ pub static CGROUP_CHANGE: Hook = Hook {
 
 /// The hooks that several modules use: first along a packet's path, then the hooks for attribution. A signal's module
 /// declares a hook that only this signal uses.
-pub static SHARED: [&Hook; 20] = [
+pub static SHARED: [&Hook; 22] = [
     // Before the raise: a raise whose run is not seen would make the wait of the next run too long.
     &SOFTIRQ_ENTRY,
     &SOFTIRQ_EXIT,
@@ -419,8 +438,10 @@ pub static SHARED: [&Hook; 20] = [
     &SCHED_WAKING,
     &SCHED_SWITCH,
     &DRIVER,
+    &FORWARD,
     &IP,
     &TRANSPORT,
+    &HOST,
     &SOCKET_ENQUEUED,
     &SOCKET_ARRIVAL,
     &SOCKET_READ,

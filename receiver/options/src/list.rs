@@ -21,7 +21,7 @@ pub trait Named: Copy + PartialEq + 'static {
 
 impl Named for Layer {
     const ALL: &'static [Self] = &Self::ALL;
-    const NAMES: &'static [&'static str] = &["ip", "transport", "socket_enqueued", "socket_read"];
+    const NAMES: &'static [&'static str] = &["host", "ip", "transport", "socket_enqueued", "socket_read"];
     const DESCRIPTION: &'static str = "The name of a layer.";
 }
 
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&read).expect("names"), r#"["ip","socket_read"]"#);
         assert!(list("[]").expect_err("refused").contains("empty"));
         assert!(list(r#"["ip", "ip"]"#).expect_err("refused").contains("twice"));
-        assert!(list(r#"["tcp"]"#).expect_err("refused").contains("unknown variant `tcp`, expected one of `ip`"));
+        assert!(list(r#"["tcp"]"#).expect_err("refused").contains("unknown variant `tcp`, expected one of `host`"));
     }
 
     #[test]

@@ -176,7 +176,7 @@ pub struct MemoryLimit(u64);
 impl MemoryLimit {
     const SMALLEST: Self = Self(bytesize::MIB);
     /// The default.
-    pub const DEFAULT: Self = Self(160 * bytesize::MIB);
+    pub const DEFAULT: Self = Self(176 * bytesize::MIB);
 
     /// Returns the size in bytes.
     #[must_use]
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!("1day".parse(), Ok(Interval::LONGEST));
         assert_eq!("1m 30s".parse::<Interval>().map(Interval::get), Ok(Duration::from_secs(90)));
         assert_eq!("1MiB".parse(), Ok(MemoryLimit::SMALLEST));
-        assert_eq!("160 mib".parse(), Ok(MemoryLimit::DEFAULT));
+        assert_eq!("176 mib".parse(), Ok(MemoryLimit::DEFAULT));
         assert!("1MB".parse::<MemoryLimit>().is_err(), "a megabyte is less than a mebibyte");
     }
 

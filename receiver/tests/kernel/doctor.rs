@@ -35,7 +35,7 @@ fn hooks(report: &Value) -> Vec<Hook> {
 }
 
 /// The hooks that the probe's packets do not trigger, or not within its time.
-const QUIET: [&str; 5] = ["cgroup_change", "tcp_failure", "tcp_retransmit", "drop", "cpu_tick"];
+const QUIET: [&str; 6] = ["cgroup_change", "forward", "tcp_failure", "tcp_retransmit", "drop", "cpu_tick"];
 
 /// Returns true if the kernel reports reasons of drops.
 fn explains_drops() -> bool {
@@ -59,22 +59,23 @@ fn others(report: &Value, found: &[Hook]) -> Vec<Hook> {
     };
     let mut others = vec![served("socket_reader", reader)];
     let fentry = by("socket_read", "fentry");
-    others.extend([("transmit_send", fentry), ("tcp_listen", fentry && sees_listeners(found))].map(
-        |(hook, is_served)| {
-            if is_served { served(hook, "fentry") } else { (hook.to_owned(), "unavailable".to_owned(), None) }
-        },
-    ));
+    others.extend(
+        [("forward", fentry), ("transmit_send", fentry), ("tcp_listen", fentry && sees_listeners(found))].map(
+            |(hook, is_served)| {
+                if is_served { served(hook, "fentry") } else { (hook.to_owned(), "unavailable".to_owned(), None) }
+            },
+        ),
+    );
     others.extend(
         ["cgroup_change", "tcp_failure", "tcp_retransmit", "transmit_queue", "transmit_start", "transmit_end"]
             .map(|hook| served(hook, "tracepoint")),
     );
     others.push(served("receiver", if by("transport", "cgroup_skb") { "transport" } else { "cgroup_skb" }));
     others.push(served("cpu_sample", "cpu_clock"));
-    others.push(if by("transport", "cgroup_skb") && function("bpf_cast_to_kern_ctx") {
-        served("tcp_segment", "transport")
-    } else {
-        ("tcp_segment".to_owned(), "unavailable".to_owned(), None)
-    });
+    let has_packet = by("transport", "cgroup_skb") && function("bpf_cast_to_kern_ctx");
+    others.extend(["host", "tcp_segment"].map(|hook| {
+        if has_packet { served(hook, "transport") } else { (hook.to_owned(), "unavailable".to_owned(), None) }
+    }));
     let status = if explains_drops() { "healthy" } else { "degraded" };
     others.push(("drop".to_owned(), status.to_owned(), Some("tracepoint".to_owned())));
     if report["host"]["hierarchy"]["version"] == "v1" {

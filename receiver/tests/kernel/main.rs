@@ -18,6 +18,7 @@ mod every_signal;
 mod extra;
 mod filters;
 mod forged_times;
+mod forwarded;
 mod functions;
 mod grouping;
 mod head_of_line;

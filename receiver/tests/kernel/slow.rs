@@ -3,6 +3,7 @@
 mod budget;
 mod clock;
 mod delivery;
+mod forwarded;
 mod payload;
 mod sent;
 

@@ -7,6 +7,7 @@ use undercurrent_ebpf::abi::{
     latency::{Layer, ReceivePoint, Transport},
     loss::PacketLoss,
     series::Series,
+    waiting,
 };
 
 use self::extra::{EXTRA_LATENCY, ExtraLatency};
@@ -24,6 +25,7 @@ use crate::{
     kernel::{
         Kernel,
         hooks::{self, Hook},
+        memory::{PlannedMap, Sizing},
     },
     packets::{self, Grouping},
     telemetry::{Attributes, Descriptor, Instrument, Metric, Readings, UnixNanos, View},
@@ -32,8 +34,8 @@ use crate::{
 
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
-    hooks: |settings| settings.latency.layers().iter().map(hook).collect(),
-    maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &EXTRA_LATENCY],
+    hooks: |settings| settings.latency.layers().iter().flat_map(hooks_of).collect(),
+    maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &EXTRA_LATENCY, &FORWARDS, &FORWARDED, &HOST_TIMES],
     constants: |on| on.settings.latency.constants(on.sizing),
     losses: |on| {
         let of_groups = packets::loss_reasons().filter(|_| on.grouped);
@@ -53,7 +55,7 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let layers = opening.settings.latency.layers();
     let durations = Durations::open(opening, &KIND, |series| {
         let Series::Receive(ReceivePoint { layer, .. }) = series else { return false };
-        layers.contains(layer) && opening.kernel.serves(hook(layer))
+        layers.contains(layer) && hooks_of(layer).iter().all(|hook| opening.kernel.serves(hook))
     })?;
     Ok(Box::new(Latency { durations, extra: ExtraLatency::open(opening, &KIND)? }))
 }
@@ -80,7 +82,8 @@ fn caveats(settings: &Signals, kernel: &Kernel) -> Vec<Caveat> {
 pub static DURATION: Descriptor = Descriptor {
     name: "undercurrent.network.receive.duration",
     unit: "s",
-    description: "Time from a packet's receive timestamp to a layer, cumulative along the receive path.",
+    description: "Time from a packet's receive timestamp to a layer, cumulative along the receive path. The layer `host` is the time of a \
+                  forwarded packet before that, from its first receive timestamp on this host to its last one.",
     instrument: Instrument::ExponentialHistogram,
     attributes: &[
         attributes::LAYER,
@@ -112,6 +115,20 @@ impl Signal for Latency {
     }
 }
 
+/// Whether this host has forwarded a packet.
+static FORWARDS: PlannedMap = PlannedMap::new("FORWARDS", size_of::<u64>(), |_| 1);
+
+/// The receive timestamps of forwarded packets.
+static FORWARDED: PlannedMap = PlannedMap::new("FORWARDED", size_of::<u64>(), for_host);
+
+/// The times of forwarded packets on this host.
+static HOST_TIMES: PlannedMap = PlannedMap::new("HOST_TIMES", size_of::<u64>(), for_host);
+
+/// Returns the number of entries of the tables for the layer `host`.
+fn for_host(_: &Sizing) -> usize {
+    waiting::ENTRIES
+}
+
 /// The attribute of the layer.
 pub const LAYER: &str = attributes::LAYER.key;
 /// The value of [`LAYER`] for the last layer.
@@ -131,6 +148,7 @@ pub fn lost_groups(grouping: &Grouping, start: UnixNanos) -> Metric {
 fn losses(series: Series, on: &LossConditions) -> Vec<PacketLoss> {
     let Series::Receive(ReceivePoint { layer, transport, .. }) = series else { return Vec::new() };
     let can_occur = |loss: &PacketLoss| match (loss, layer, transport) {
+        (_, Layer::Host, _) => false,
         (PacketLoss::NoTimestamp | PacketLoss::Negative, ..) | (PacketLoss::TransmitTimestamp, Layer::Ip, _) => true,
         (PacketLoss::HeadOfLine, Layer::SocketEnqueued, Some(Transport::Tcp)) => on.blocked_at_arrival,
         (PacketLoss::HeadOfLine, Layer::SocketRead, Some(Transport::Tcp)) => on.blocked_at_read,
@@ -141,12 +159,14 @@ fn losses(series: Series, on: &LossConditions) -> Vec<PacketLoss> {
     PacketLoss::ALL.into_iter().filter(can_occur).collect()
 }
 
-const fn hook(layer: Layer) -> &'static Hook {
+/// Returns the hooks that measure a layer together.
+fn hooks_of(layer: Layer) -> Vec<&'static Hook> {
     match layer {
-        Layer::Ip => &hooks::IP,
-        Layer::Transport => &hooks::TRANSPORT,
-        Layer::SocketEnqueued => &hooks::SOCKET_ENQUEUED,
-        Layer::SocketRead => &hooks::SOCKET_READ,
+        Layer::Host => vec![&hooks::FORWARD, &hooks::HOST],
+        Layer::Ip => vec![&hooks::IP],
+        Layer::Transport => vec![&hooks::TRANSPORT],
+        Layer::SocketEnqueued => vec![&hooks::SOCKET_ENQUEUED],
+        Layer::SocketRead => vec![&hooks::SOCKET_READ],
     }
 }
 

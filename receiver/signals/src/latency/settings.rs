@@ -20,8 +20,8 @@ pub struct Settings {
     /// True if the signal is measured.
     pub enabled: bool,
     /// The layers to measure. A layer without a working hook has no points. The default is every layer at the level `detailed`, and
-    /// `transport` and `socket_read` at `normal`.
-    #[schemars(with = "List<Layer>", extend("examples" = [["ip", "transport", "socket_enqueued", "socket_read"]]))]
+    /// `host`, `transport` and `socket_read` at `normal`.
+    #[schemars(with = "List<Layer>", extend("examples" = [["host", "ip", "transport", "socket_enqueued", "socket_read"]]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layers: Option<List<Layer>>,
     /// Additional layers: up to eight kernel functions with a packet (`struct sk_buff *`) as parameter, for example
@@ -51,6 +51,8 @@ impl Settings {
         let functions = sizing.by_function();
         vec![
             Constant::flag("signal.latency", self.enabled),
+            Constant::flag("latency.host", self.enabled && self.layers().contains(Layer::Host))
+                .requires(Feature::SocketOfPacket),
             Constant::flag("head_of_line.exclude", excludes).requires(Feature::Field(OUT_OF_ORDER)),
             Constant::size("extra.cell", functions.cell),
             Constant::size("extra.shard", functions.shard),
@@ -79,7 +81,7 @@ impl Settings {
 /// Returns the layers of a level.
 fn layers(level: Level) -> List<Layer> {
     match level {
-        Level::Normal => List::some(|layer| matches!(layer, Layer::Transport | Layer::SocketRead)),
+        Level::Normal => List::some(|layer| matches!(layer, Layer::Host | Layer::Transport | Layer::SocketRead)),
         Level::Detailed => List::default(),
     }
 }

@@ -58,14 +58,18 @@ impl Packet<'_> {
         let child = |parent: &SpanContext, name, times, attributes: &Attributes| {
             finished_span(new_context(parent), parent, name, times, attributes)
         };
-        let (start, end) = (self.times.sent.unwrap_or(self.times.start), self.times.end);
+        let of_layer = |layer| Attributes::new().with(attributes::LAYER.key, attributes::layer(layer));
+        let received = self.times.received();
+        let (start, end) = (self.times.sent.unwrap_or(received), self.times.end);
         let mut spans = vec![finished_span(context.clone(), parent, NAME, [start, end], attributes)];
         if self.times.sent.is_some() {
-            spans.push(child(context, SEND, [start, self.times.start], &Attributes::new()));
+            spans.push(child(context, SEND, [start, received], &Attributes::new()));
+        }
+        if self.times.forwarded.is_some() {
+            spans.push(child(context, step_name(Layer::Host), [received, self.times.start], &of_layer(Layer::Host)));
         }
         for (layer, start, end) in self.steps() {
-            let attributes = Attributes::new().with(attributes::LAYER.key, attributes::layer(layer));
-            let step = child(context, step_name(layer), [start, end], &attributes);
+            let step = child(context, step_name(layer), [start, end], &of_layer(layer));
             let states = if layer == Layer::SocketRead { self.reader_states(start) } else { Vec::new() };
             let of = step.span_context.clone();
             spans.push(step);
@@ -134,6 +138,7 @@ fn consecutive(
 /// Returns the name of the span of a step.
 const fn step_name(layer: Layer) -> &'static str {
     match layer {
+        Layer::Host => "network receive: host",
         Layer::Ip => "network receive: ip",
         Layer::Transport => "network receive: transport",
         Layer::SocketEnqueued => "network receive: socket_enqueued",

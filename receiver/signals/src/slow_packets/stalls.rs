@@ -55,7 +55,14 @@ mod tests {
         Candidate {
             event: SlowPacket { process, ..SlowPacket::new_zeroed() },
             point: ReceivePoint::of(Layer::SocketRead, Transport::Tcp, IpVersion::Ipv4),
-            times: Times { sent: None, start: UnixNanos(start), layers: [None; 3], end: UnixNanos(end), reader: None },
+            times: Times {
+                sent: None,
+                forwarded: None,
+                start: UnixNanos(start),
+                layers: [None; 3],
+                end: UnixNanos(end),
+                reader: None,
+            },
             parent: None,
         }
     }

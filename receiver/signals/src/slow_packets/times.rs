@@ -36,7 +36,9 @@ pub struct Offsets {
 pub struct Times {
     /// The time at which a sender on this node released the packet; `None` for other senders, or if unknown.
     pub sent: Option<UnixNanos>,
-    /// The receive timestamp.
+    /// The first receive timestamp on this host of a packet that it forwarded; `None` for other packets, or if unknown.
+    pub forwarded: Option<UnixNanos>,
+    /// The last receive timestamp.
     pub start: UnixNanos,
     /// The times at `ip`, `transport` and `socket_enqueued`; `None` if unknown.
     pub layers: [Option<UnixNanos>; 3],
@@ -47,7 +49,12 @@ pub struct Times {
 }
 
 impl Times {
-    /// Returns the time from the receive timestamp to the last layer, in nanoseconds.
+    /// Returns the first receive timestamp on this host.
+    pub fn received(&self) -> UnixNanos {
+        self.forwarded.unwrap_or(self.start)
+    }
+
+    /// Returns the time from the last receive timestamp to the last layer, in nanoseconds.
     pub const fn age(&self) -> u64 {
         self.end.0.saturating_sub(self.start.0)
     }
@@ -81,7 +88,10 @@ impl Offsets {
         let wall = |monotonic: u64| UnixNanos(monotonic.wrapping_add(self.current));
         // The scratch buffer may still have the time of an earlier packet, if the clock was set back.
         let end = enqueued.unwrap_or(packet.now);
-        let is_before = |time: &u64| *time != 0 && *time <= received && received - time < LONGEST;
+        let forwarded = Some(packet.host).filter(|time| (1..LONGEST).contains(time));
+        let forwarded = forwarded.and_then(|time| received.checked_sub(time));
+        let first = forwarded.unwrap_or(received);
+        let is_before = |time: &u64| *time != 0 && *time <= first && first - time < LONGEST;
         let sent = Some(packet.sent).filter(is_before);
         let passed = packet.passed.map(|time| (time != 0 && (received..=end).contains(&time)).then_some(time));
         let [ip, transport] = match passed {
@@ -92,6 +102,7 @@ impl Offsets {
         let queue = enqueued.filter(|time| *time <= packet.now && transport != Some(*time));
         Some(Times {
             sent: sent.map(wall),
+            forwarded: forwarded.map(wall),
             start: wall(received),
             layers: [ip, transport, queue].map(|time| time.map(wall)),
             end: wall(packet.now),
@@ -193,6 +204,23 @@ mod tests {
         assert_eq!(times(0, 10_100, [0, 0]), (None, Some(10_100), None));
         assert_eq!(times(9_000, 10_100, [0, 0]), (Some(9_000), Some(10_100), None));
         assert_eq!(times(0, 0, [50_000, 90_001]), (None, None, None));
+    }
+
+    #[test]
+    fn a_forwarded_packet_begins_at_its_first_timestamp() {
+        let offsets = Offsets::new(OFFSET);
+        let times = |host, sent| {
+            let times = offsets.times(&SlowPacket { host, sent, ..packet(OFFSET) }).expect("times");
+            let of = |time: UnixNanos| time.0 - OFFSET;
+            (of(times.received()), times.forwarded.map(of), times.sent.map(of), times.age())
+        };
+        assert_eq!(times(4_000, 5_500), (6_000, Some(6_000), Some(5_500), 80_000));
+        // A sender cannot be later than the first timestamp.
+        assert_eq!(times(4_000, 6_500), (6_000, Some(6_000), None, 80_000));
+        assert_eq!(times(0, 9_000), (10_000, None, Some(9_000), 80_000));
+        // Before the machine started.
+        assert_eq!(times(10_001, 0), (10_000, None, None, 80_000));
+        assert_eq!(times(LONGEST, 0), (10_000, None, None, 80_000));
     }
 
     #[test]

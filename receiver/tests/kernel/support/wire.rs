@@ -172,6 +172,11 @@ impl Wire {
         assert!(output.status.success(), "nft: {output:?}");
     }
 
+    /// Adds a qdisc in the namespace between the ends.
+    pub fn hold(&self, qdisc: &str) {
+        self.middle.as_ref().unwrap().tc(qdisc);
+    }
+
     /// Returns the address of the left end.
     pub const fn client(&self) -> IpAddr {
         self.ends[0]
