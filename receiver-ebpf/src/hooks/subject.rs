@@ -13,6 +13,7 @@ use crate::kernel::{
     filter::{Subject, current_process},
     payload::{self, Buffer},
     pointer::{Access, Probed, Ptr, Typed},
+    tcp_header,
     unread::Segment,
 };
 
@@ -136,6 +137,11 @@ impl Subject for Filtered {
     #[inline(always)]
     fn identity(&self) -> Option<u64> {
         self.0.packet().map(packet_identity)
+    }
+
+    #[inline(always)]
+    fn distinct(&self, version: IpVersion) -> Option<u32> {
+        tcp_header::distinct(self.0, version)
     }
 
     #[inline(always)]

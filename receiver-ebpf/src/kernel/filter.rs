@@ -77,6 +77,12 @@ pub trait Subject {
         None
     }
 
+    /// Returns the bytes that distinguish the packet from others of its flow, see [`tcp_header`](super::tcp_header::distinct_bytes).
+    #[inline(always)]
+    fn distinct(&self, _: IpVersion) -> Option<u32> {
+        None
+    }
+
     /// Returns a number that identifies the packet while it is in its socket's queue.
     #[inline(always)]
     fn address(&self) -> u64 {

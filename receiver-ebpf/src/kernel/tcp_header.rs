@@ -77,6 +77,25 @@ impl TcpHeader {
     }
 }
 
+/// Returns the offset from the IP header of four bytes that translation of addresses keeps: the sequence number of TCP, or the length and the
+/// checksum of UDP, of packets without IP options.
+#[inline(always)]
+pub const fn distinct_bytes(version: IpVersion) -> usize {
+    match version {
+        IpVersion::Ipv4 => IPV4_HEADER + 4,
+        IpVersion::Ipv6 => IPV6_HEADER + 4,
+    }
+}
+
+/// Reads the bytes at [`distinct_bytes`]; `None` if the linear data is shorter.
+#[inline(always)]
+pub fn distinct(skb: SkbContext, version: IpVersion) -> Option<u32> {
+    match version {
+        IpVersion::Ipv4 => Some(load(skb.bytes::<{ IPV4_HEADER + 8 }>()?, distinct_bytes(IpVersion::Ipv4))),
+        IpVersion::Ipv6 => Some(load(skb.bytes::<{ IPV6_HEADER + 8 }>()?, distinct_bytes(IpVersion::Ipv6))),
+    }
+}
+
 /// Loads four bytes at a constant offset. The compiler would load each byte, since it does not know that the kernel accepts any alignment.
 #[inline(always)]
 fn load<const LENGTH: usize>(bytes: &[u8; LENGTH], at: usize) -> u32 {

@@ -33,13 +33,20 @@ static FORWARDS: Array<u64> = Array::with_max_entries(1, 0);
 /// Longest time of a packet on this host, in nanoseconds. A longer one belongs to an earlier packet with an equal identity.
 const LONGEST: u64 = 10_000_000_000;
 
-/// Stores the receive timestamp of a packet that this host forwards. `packet` is its [`Subject::identity`].
+/// Returns the mix of a packet: its [identity](Subject::identity) and the bytes that [distinguish](Subject::distinct) it. Many flows have no
+/// hash, and addresses are reused at once.
 #[inline(always)]
-pub fn leaves(timestamp: u64, packet: u64) {
+fn mix(identity: u64, distinct: u32) -> u64 {
+    mix_twice(identity ^ waiting::mix(distinct.into()))
+}
+
+/// Stores the receive timestamp of a packet that this host forwards.
+#[inline(always)]
+pub fn leaves(timestamp: u64, identity: u64, distinct: u32) {
     if MEASURED.get() == 0 {
         return;
     }
-    let mix = mix_twice(packet);
+    let mix = mix(identity, distinct);
     if let Some(entry) = FORWARDED.get_ptr_mut(waiting::index(mix)) {
         // SAFETY: an entry of the map, which lives as long as the program. A word is written as a whole.
         unsafe { *entry = waiting::entry(mix, timestamp) };
@@ -60,7 +67,8 @@ pub fn delivered(version: IpVersion, packet: &impl Subject, event: &PacketEvent,
     if MEASURED.get() == 0 || FORWARDS.get(0).is_none_or(|forwards| *forwards == 0) {
         return;
     }
-    let Some(time) = packet.identity().and_then(|identity| time(identity, event.timestamp)) else { return };
+    let (Some(identity), Some(distinct)) = (packet.identity(), packet.distinct(version)) else { return };
+    let Some(time) = take(mix(identity, distinct), event.timestamp) else { return };
     latency::passed_host(ReceivePoint::host(version), time, event.weight, slot, group);
     let mix = waiting::mix(event.timestamp);
     if slow_cells::enabled()
@@ -71,12 +79,16 @@ pub fn delivered(version: IpVersion, packet: &impl Subject, event: &PacketEvent,
     }
 }
 
-/// Returns the nanoseconds between the first receive timestamp of a forwarded packet and its last one; `None` for other packets.
+/// Returns the nanoseconds between the first receive timestamp of a forwarded packet and its last one, and frees the entry; `None` for other
+/// packets.
 #[inline(always)]
-fn time(identity: u64, timestamp: u64) -> Option<u64> {
-    let mix = mix_twice(identity);
-    let entry = *FORWARDED.get(waiting::index(mix))?;
-    waiting::since(entry, mix, timestamp).filter(|time| *time < LONGEST)
+fn take(mix: u64, timestamp: u64) -> Option<u64> {
+    let entry = FORWARDED.get_ptr_mut(waiting::index(mix))?;
+    // SAFETY: an entry of the map, which lives as long as the program. A word is read as a whole.
+    let time = waiting::since(unsafe { *entry }, mix, timestamp)?;
+    // SAFETY: as above; a word is written as a whole.
+    unsafe { *entry = 0 };
+    if time < LONGEST { Some(time) } else { None }
 }
 
 /// Returns the nanoseconds on this host of the packet with a receive timestamp; zero if it was not forwarded.
