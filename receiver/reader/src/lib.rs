@@ -23,8 +23,8 @@ pub use self::{
     environ::{EnvironError, Service},
     exchange::Query,
     message::{
-        Exchange, ExchangeError, FileRequest, FindProcess, FindService, FindSockets, ForeignRequest, Held,
-        InNamespaces, Inode, Namespace, Open, OpenOrConnect, RootThreads, Usages,
+        CountAllThreads, CountThreads, Exchange, ExchangeError, FileRequest, FindProcess, FindService, FindSockets,
+        ForeignRequest, Held, InNamespaces, Inode, Namespace, Open, OpenOrConnect, RootThreads, Usages,
     },
     node::{PowerMeters, SoftirqThreads, usages_of_parts},
     serve::{Places, inode, serve, serve_outputs},

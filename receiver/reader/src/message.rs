@@ -50,6 +50,13 @@ calls! {
             /// The cgroups. Without an id, the cgroup that currently has the path is read.
             cgroups: Vec<(Option<u64>, Vec<u8>)>,
         } -> Vec<Result<(u64, Option<Duration>), UsageError>>, within FILES;
+        /// Count the threads of these cgroups and their descendants.
+        CountThreads {
+            /// The cgroups.
+            cgroups: Vec<CgroupKey>,
+        } -> Vec<Result<u64, UsageError>>, within FILES;
+        /// Count the threads of all processes and of the kernel.
+        CountAllThreads {} -> u64, within FILES;
         /// Find a process of a cgroup. Returns it and the inode number of its network namespace, if known.
         FindProcess {
             /// The path of the cgroup.

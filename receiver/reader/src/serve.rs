@@ -19,14 +19,14 @@ use serde::{Deserialize, Serialize};
 use super::{
     EnvironError, Refusal, Service, SocketPaths,
     message::{
-        Answer, CgroupKey, EXCHANGE, Exchange, ExchangeError, FileRequest, FindProcess, FindService, FindSockets,
-        ForeignRequest, Held, InNamespaces, Inode, Namespace, Open, OpenOrConnect, ReadMeters, ReadPartUsages,
-        ReadSoftirqThreads, RootThreads, Scan, Throttled, Usages,
+        Answer, CgroupKey, CountAllThreads, CountThreads, EXCHANGE, Exchange, ExchangeError, FileRequest, FindProcess,
+        FindService, FindSockets, ForeignRequest, Held, InNamespaces, Inode, Namespace, Open, OpenOrConnect,
+        ReadMeters, ReadPartUsages, ReadSoftirqThreads, RootThreads, Scan, Throttled, Usages,
     },
 };
 use crate::{
     causes::chain,
-    cgroup::{CgroupId, CgroupPath, Hierarchy, Limits, UsageError, netns_of},
+    cgroup::{CgroupId, CgroupPath, Hierarchy, Limits, UsageError, all_threads, netns_of},
     channel::{Call as _, Channel, ChannelError, Reply},
     files::{FileIdentity, append_regular, open_or_connect},
     ksoftirqd,
@@ -144,6 +144,7 @@ fn read(request: FileRequest, places: &Places, node: &mut Node<'_>) -> Reply {
             let usage = |process| ProcessUsage::of_relative(process).ok();
             ReadPartUsages::success(processes.into_iter().take(PARTS).map(usage).collect())
         }
+        FileRequest::CountAllThreads(_) => CountAllThreads::reply(all_threads()),
         request => match hierarchy {
             Some(hierarchy) => read_cgroups(request, hierarchy),
             None => Reply::failed("no cgroups are mounted"),
@@ -164,6 +165,9 @@ fn read_cgroups(request: FileRequest, hierarchy: &Hierarchy) -> Reply {
         }
         FileRequest::Held(Held { cgroups }) => Held::success(each(cgroups, |id, path| hierarchy.holds(id, path))),
         FileRequest::Usages(Usages { cgroups }) => Usages::success(each(cgroups, |id, path| hierarchy.usage(id, path))),
+        FileRequest::CountThreads(CountThreads { cgroups }) => {
+            CountThreads::success(each(cgroups, |id, path| hierarchy.threads(id, path)))
+        }
         FileRequest::RootThreads(_) => RootThreads::reply(hierarchy.root_threads()),
         FileRequest::Throttled(Throttled { cgroups }) => {
             let throttled = |(id, path): (Option<u64>, Vec<u8>)| throttled(hierarchy, id, &CgroupPath::new(&path));
@@ -182,6 +186,7 @@ fn read_cgroups(request: FileRequest, hierarchy: &Hierarchy) -> Reply {
         FileRequest::Namespace(_)
         | FileRequest::Inode(_)
         | FileRequest::ReadMeters(_)
+        | FileRequest::CountAllThreads(_)
         | FileRequest::ReadSoftirqThreads(_)
         | FileRequest::ReadPartUsages(_) => Reply::failed("this request reads no cgroup"),
     }

@@ -44,6 +44,7 @@ mod tcp_rtt;
 mod tcp_transactions;
 #[cfg(test)]
 mod testing;
+mod threads;
 pub mod transmit;
 mod workload_cpu;
 
@@ -128,6 +129,7 @@ signals! {
     network_functions: network_functions::Settings,
     workload_cpu: Switch,
     cpu_throttled: Switch,
+    threads: Switch,
     softnet: softnet::Settings,
     latency: latency::Settings,
     receive_wait: Switch,

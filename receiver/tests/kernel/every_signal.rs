@@ -196,6 +196,7 @@ fn check(signal: &str, seen: &Seen) {
         "workload_cpu" => seen.assert_grows("undercurrent.cpu.time"),
         // Without quotas there are no points, or the time of other programs. `workloads::throttled` has quotas.
         "cpu_throttled" => assert!(seen.grown("undercurrent.cpu.throttled.time", &[]) >= 0.0),
+        "threads" => assert!(seen.after.total("undercurrent.threads", &[]) > 0.0),
         "softnet" => {
             let (grown, [from, to]) = (seen.grown("undercurrent.softnet.processed", &[]), seen.softnet);
             assert!(grown > 0.0 && grown <= to - from, "{grown} of {}", to - from);

@@ -6,7 +6,8 @@ use super::{Cgroup, CgroupId, CgroupPath, Hierarchy, Limits, Scan, Service, Usag
 #[cfg(any(test, feature = "testing"))]
 use crate::reader;
 use crate::reader::{
-    FindProcess, FindService, Held, InNamespaces, Inode, Namespace, Reader, RootThreads, Usages, message,
+    CountAllThreads, CountThreads, FindProcess, FindService, Held, InNamespaces, Inode, Namespace, Reader, RootThreads,
+    Usages, message,
 };
 
 /// The id of a cgroup, and the time for which its CPU quota throttled its tasks; `None` without a quota.
@@ -68,6 +69,22 @@ impl Files {
     /// If the reader does not respond.
     pub fn usages(&self, cgroups: &[(CgroupId, CgroupPath)]) -> io::Result<Vec<Result<Duration, UsageError>>> {
         self.reader.files_in_parts(cgroups, length, |part| Usages { cgroups: places(part) })
+    }
+
+    /// The number of threads of each cgroup and its descendants, in the order of the cgroups; see [`Hierarchy::threads`].
+    ///
+    /// # Errors
+    /// If the reader does not respond.
+    pub fn threads(&self, cgroups: &[(CgroupId, CgroupPath)]) -> io::Result<Vec<Result<u64, UsageError>>> {
+        self.reader.files_in_parts(cgroups, length, |part| CountThreads { cgroups: places(part) })
+    }
+
+    /// The number of threads of all processes and of the kernel.
+    ///
+    /// # Errors
+    /// If the reader does not respond.
+    pub fn all_threads(&self) -> io::Result<u64> {
+        self.reader.files(CountAllThreads {})
     }
 
     /// The run time of each thread in the root cgroup; see [`Hierarchy::root_threads`].

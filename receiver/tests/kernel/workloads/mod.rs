@@ -21,6 +21,7 @@ mod rtt;
 mod scene;
 mod shared;
 mod sockets;
+mod threads;
 mod throttled;
 mod transactions;
 mod usage;

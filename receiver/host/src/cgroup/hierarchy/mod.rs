@@ -2,6 +2,7 @@
 
 mod mounts;
 mod processes;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -22,6 +23,7 @@ use self::mounts::{Mount, View};
 pub use self::{
     mounts::Mounts,
     processes::netns_of,
+    tasks::all_threads,
     usage::UsageError,
     walk::{Limits, Scan},
 };

@@ -64,7 +64,7 @@ impl Hierarchy {
     }
 
     /// Reads and parses one file of a cgroup.
-    fn count<T>(
+    pub(super) fn count<T>(
         &self,
         mount: Option<&Mount>,
         id: CgroupId,

@@ -83,6 +83,22 @@ fn ids_increase_with_every_new_cgroup() {
 }
 
 #[test]
+fn threads_are_those_of_a_cgroup_and_its_descendants() {
+    for hierarchy in hierarchies() {
+        let Some(tree) = Tree::create(&hierarchy) else { return };
+        let inner = tree.make(b"inner");
+        let [outer_id, inner_id] = [&tree.path, &inner].map(|path| hierarchy.id(path).unwrap());
+        let counted =
+            || [hierarchy.threads(outer_id, &tree.path).unwrap(), hierarchy.threads(inner_id, &inner).unwrap()];
+        assert_eq!(counted(), [0, 0]);
+        let _burners = [tree.burn(&inner), tree.burn(&inner)];
+        assert_eq!(counted(), [2, 2]);
+        assert!(all_threads().unwrap() > 2);
+        assert_eq!(hierarchy.threads(inner_id, &tree.path), Err(UsageError::Gone));
+    }
+}
+
+#[test]
 fn a_process_is_found_in_its_cgroup_and_its_parent() {
     for hierarchy in hierarchies() {
         let Some(tree) = Tree::create(&hierarchy) else { return };
