@@ -1,4 +1,4 @@
-//! Exports snapshots as OTLP, as OTLP/JSON lines, as a text table and on the screen of a terminal.
+//! Exports snapshots as OTLP, as OTLP/JSON lines, as a text table and on the screen of a terminal, and keeps the newest one for Prometheus.
 //!
 //! Each output runs in a separate task or thread, and subscribes to the [`Bus`]. If a receiver is slow or unreachable, its
 //! output drops snapshots and counts them. Outputs never delay a measurement.
@@ -16,6 +16,7 @@ pub mod json;
 pub mod otlp;
 mod output;
 mod output_file;
+pub mod prometheus;
 pub mod report;
 mod spans;
 mod split;

@@ -11,13 +11,25 @@ use crate::telemetry::{Delivery, ErrorType, ExponentialHistogram, Exporters, Sca
 #[derive(Clone, Debug)]
 pub struct Statistics {
     output: &'static str,
+    is_read: bool,
     totals: Arc<Mutex<Delivery>>,
 }
 
 impl Statistics {
     pub(super) fn new(output: &'static str) -> Self {
         let totals = Delivery { exporters: Exporters::of_output(output), ..Delivery::default() };
-        Self { output, totals: Arc::new(totals.into()) }
+        Self { output, is_read: false, totals: Arc::new(totals.into()) }
+    }
+
+    /// Returns the statistics of an output that readers fetch.
+    pub(super) fn of_readers(output: &'static str) -> Self {
+        Self { is_read: true, ..Self::new(output) }
+    }
+
+    /// Returns true if the output delivers nothing itself: readers fetch its snapshots.
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        self.is_read
     }
 
     /// Changes the exporters of the output.
@@ -25,7 +37,7 @@ impl Statistics {
         change(&mut self.lock().exporters);
     }
 
-    /// Returns the name of the output: `otlp`, `json` or `table`.
+    /// Returns the name of the output: `otlp`, `json`, `table` or `listen`.
     #[must_use]
     pub fn output(&self) -> &'static str {
         self.output

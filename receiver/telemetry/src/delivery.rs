@@ -32,6 +32,9 @@ impl Exporters {
         logs: "otlp_http_json_log_exporter",
     };
 
+    /// The exporter of snapshots that readers fetch.
+    pub const LISTEN: &str = "listen";
+
     /// Returns the exporter of an output other than OTLP.
     #[must_use]
     pub const fn of_output(name: &'static str) -> Self {
