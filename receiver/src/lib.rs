@@ -11,6 +11,7 @@ pub mod exit;
 pub mod flamegraph;
 pub mod graph;
 pub mod health;
+pub mod listen;
 pub mod logging;
 pub mod outputs;
 pub mod parts;

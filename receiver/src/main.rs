@@ -19,7 +19,8 @@ use undercurrent::{
     },
     flamegraph,
     graph::Graph,
-    health::{Health, Listener},
+    health::Health,
+    listen::Endpoints,
     logging::{self, Logging},
     node::Node,
     options::{Interval, Output, Outputs, Span},
@@ -95,8 +96,8 @@ fn measure(run: Run, report: Option<&Report>) -> anyhow::Result<()> {
     warn(ignored.iter().chain(&more));
     if let Some(variable) = settings.disabled_by {
         tracing::info!("{variable} disables the sidecar: it measures nothing, and waits for a signal");
-        let listener = settings.health.listen.as_ref().map(Listener::open).transpose()?;
-        return Ok(runtime()?.block_on(sidecar::idle(&settings, listener))?);
+        let endpoints = Endpoints::open(&settings)?;
+        return Ok(runtime()?.block_on(sidecar::idle(&settings, endpoints))?);
     }
     // Fails for invalid settings before it truncates an output file or attaches a program.
     let outputs =
@@ -114,9 +115,9 @@ fn measure(run: Run, report: Option<&Report>) -> anyhow::Result<()> {
     let requirements = requirements.readable(places);
     let access =
         Access::gain(&Program::own().context("cannot open the program of this process")?, host, &requirements)?;
-    let listener = settings.health.listen.as_ref().map(Listener::open).transpose()?;
+    let endpoints = if report.is_none() { Endpoints::open(&settings)? } else { Endpoints::default() };
     let (control, runtime) = (Control::new().context("cannot start tokio")?, runtime()?);
-    let Opened { outputs, own, collectors } = {
+    let Opened { outputs, own, collectors, newest } = {
         let _entered = control.enter();
         outputs.through(access.reader.foreign()).open(&terminal, log.is_debug(), reach.ports.clone())?
     };
@@ -127,10 +128,10 @@ fn measure(run: Run, report: Option<&Report>) -> anyhow::Result<()> {
     Part::Worker.confine(&reach)?;
     drop(entered);
     let watchdog = Watchdog::new(settings.interval.get());
-    if let Some(listener) = listener {
+    {
         let _entered = control.enter();
         let health = Health::new(watchdog.clone(), outputs.statistics());
-        listener.serve(health).context("cannot start the endpoint for health checks")?;
+        endpoints.serve(health, newest).context("cannot answer requests")?;
     }
     let mut control = control.start(&settings, watchdog.clone())?;
     let own = own.and_then(|own| export_log(own, &log, &resource));

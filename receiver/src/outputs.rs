@@ -8,6 +8,7 @@ use crate::{
     export::{
         Bus, Output, Outputs, json,
         otlp::{self, Access, ENDPOINT_KEY, FileSettings, LogCollector, OwnTelemetry},
+        prometheus::{self, Newest},
         report::Report,
         table,
         terminal::{self, Terminal},
@@ -43,6 +44,10 @@ pub struct Plan<'a> {
     selection: Selection,
     /// The settings of the collectors, if OTLP is an output.
     otlp: Option<Collectors>,
+    /// True if readers fetch snapshots.
+    is_read: bool,
+    /// True if the worker accepts connections.
+    listens: bool,
 }
 
 /// The settings of the collectors.
@@ -63,6 +68,8 @@ pub struct Opened {
     pub own: Option<OwnTelemetry>,
     /// The collectors; `None` if OTLP is no output.
     pub collectors: Option<RunningCollectors>,
+    /// The newest snapshot; `None` without an address for readers.
+    pub newest: Option<Newest>,
 }
 
 /// The collectors of a running sidecar, which other settings can replace.
@@ -165,13 +172,16 @@ impl<'a> Plan<'a> {
         } else {
             None
         };
-        Ok(Self { wanted: &settings.outputs, report: None, selection: Selection::default(), otlp })
+        let is_read = settings.listen.address.is_some();
+        let listens = is_read || settings.health.listen.is_some();
+        Ok(Self { wanted: &settings.outputs, report: None, selection: Selection::default(), otlp, is_read, listens })
     }
 
-    /// Fills a report instead of drawing the table.
+    /// Fills a report instead of drawing the table. The process then answers no readers, because it runs beside a sidecar with equal settings.
     #[must_use]
     pub fn reporting(self, report: Option<&'a Report>) -> Self {
-        Self { report, ..self }
+        let answers = report.is_none();
+        Self { report, is_read: self.is_read && answers, listens: self.listens && answers, ..self }
     }
 
     /// Displays a part of the table.
@@ -196,7 +206,7 @@ impl<'a> Plan<'a> {
         let api = value(environment, KUBERNETES_PORT).and_then(|port| port.parse().ok());
         let notifies = value(environment, NOTIFY_SOCKET).is_some();
         let draws = terminal.is_interactive() && self.report.is_none() && self.wanted.has_table();
-        Reach { ports: ports.chain(api).collect(), notifies, draws, ..Reach::default() }
+        Reach { ports: ports.chain(api).collect(), notifies, draws, listens: self.listens, ..Reach::default() }
     }
 
     /// Returns a text for the log about each collector: the items, the endpoint and its origin. `file` is the configuration file's endpoint.
@@ -281,7 +291,12 @@ impl<'a> Plan<'a> {
             collectors = Some(RunningCollectors { settings, output: running, logs, ports });
             opened.push(output);
         }
-        Ok(Opened { outputs: Outputs::new(bus, opened), own, collectors })
+        let newest = self.is_read.then(|| {
+            let (output, newest) = prometheus::open(&bus);
+            opened.push(output);
+            newest
+        });
+        Ok(Opened { outputs: Outputs::new(bus, opened), own, collectors, newest })
     }
 }
 

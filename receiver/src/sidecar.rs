@@ -59,9 +59,9 @@ pub enum StartError {
     /// Signal handlers cannot be installed.
     #[error("cannot listen for SIGINT and SIGTERM: {0}")]
     Signals(#[source] std::io::Error),
-    /// The endpoint for health checks cannot be watched.
-    #[error("cannot answer health checks: {0}")]
-    Health(#[source] std::io::Error),
+    /// The endpoints cannot be watched.
+    #[error("cannot answer requests: {0}")]
+    Endpoints(#[source] std::io::Error),
     /// No thread can be started.
     #[error(
         "cannot start a thread: {0}; raise the limit of tasks (systemd: `TasksMax=`; Docker: `--pids-limit`; Kubernetes: \
@@ -289,7 +289,7 @@ impl Sidecar {
         outputs.bus().publish(&last);
         // From here on, nothing blocks.
         drop(notice);
-        let running = outputs.statistics();
+        let running: Vec<_> = outputs.statistics().into_iter().filter(|output| !output.is_read()).collect();
         let left = LAST_DELIVERY.saturating_sub(stopped.elapsed()).max(LEAST_DELIVERY);
         outputs.shutdown(left).await?;
         summarize(&running, published + 1)

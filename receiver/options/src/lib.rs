@@ -26,7 +26,7 @@ mod units;
 mod variants;
 mod workloads;
 
-pub use address::LocalAddress;
+pub use address::{ListenAddress, LocalAddress};
 pub use filter::{Cgroup, Filter, Interface, Namespace};
 pub use functions::{FunctionName, Functions};
 pub use grouping::{Dimensions, Group, GroupLimit};

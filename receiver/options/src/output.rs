@@ -124,7 +124,7 @@ impl fmt::Display for Output {
     }
 }
 
-/// A valid list of outputs: at least one, no duplicates, at most one on standard output.
+/// A valid list of outputs: no duplicates, at most one on standard output. A list of the configuration has at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<Output>", into = "Vec<Output>")]
 #[schemars(extend("minItems" = 1, "uniqueItems" = true))]
@@ -135,6 +135,18 @@ impl Outputs {
     #[must_use]
     pub fn only(output: Output) -> Self {
         Self(vec![output])
+    }
+
+    /// Returns an empty list, for a sidecar that only answers readers.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Returns true for [`Self::none`].
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Returns the outputs in configuration order.

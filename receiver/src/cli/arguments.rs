@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use crate::{
     doctor::FailOn,
     graph::{Endpoint, Format, Percentile},
-    options::{AttachKind, Interval, Level, Output, Sampling, Span},
+    options::{AttachKind, Interval, Level, ListenAddress, Output, Sampling, Span},
     signals::REGISTRY,
 };
 
@@ -109,9 +109,12 @@ pub struct RunArguments {
     /// Stops after this time [default: never].
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub duration: Option<Span>,
-    /// Outputs: table, json, json=FILE or otlp; repeatable [default: otlp if an endpoint is set, else table].
+    /// Outputs: table, json, json=FILE or otlp; repeatable [default: otlp if an endpoint is set; none with --listen; else table].
     #[arg(long, value_name = "OUTPUT")]
     pub output: Vec<Output>,
+    /// Serves /metrics for Prometheus and /v1/snapshot, for example at 127.0.0.1:9464 [default: no address].
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<ListenAddress>,
     /// Amount of detail: normal or detailed [default: normal].
     #[arg(long, value_name = "LEVEL", value_enum, hide_possible_values = true)]
     pub level: Option<Level>,
@@ -238,5 +241,5 @@ pub enum ConfigCommand {
     /// Prints the effective settings, each with its origin: a flag, a variable, the file or the default.
     ///
     /// Takes the options of `run`. Values of headers are left out, because they may be secrets.
-    Show(RunArguments),
+    Show(Box<RunArguments>),
 }

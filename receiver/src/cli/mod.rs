@@ -85,7 +85,7 @@ where
             ConfigCommand::Example => Command::Print(EXAMPLE.to_owned()),
             ConfigCommand::Schema => Command::Print(format!("{:#}\n", schema())),
             ConfigCommand::Check { file } => Command::CheckConfig(file),
-            ConfigCommand::Show(arguments) => Command::ShowConfig(run(arguments, &mut command)?),
+            ConfigCommand::Show(arguments) => Command::ShowConfig(run(*arguments, &mut command)?),
         },
     })
 }
@@ -117,13 +117,25 @@ fn check_placement(matches: &ArgMatches) -> Result<(), String> {
 }
 
 fn run(arguments: RunArguments, command: &mut clap::Command) -> Result<Run, clap::Error> {
-    let RunArguments { config, interval, duration, output, level, sampling, avoid, sysfs_root, workload, signal, sort } =
-        arguments;
+    let RunArguments {
+        config,
+        interval,
+        duration,
+        output,
+        listen,
+        level,
+        sampling,
+        avoid,
+        sysfs_root,
+        workload,
+        signal,
+        sort,
+    } = arguments;
     let outputs = match output {
         outputs if outputs.is_empty() => None,
         outputs => Some(Outputs::try_from(outputs).map_err(|error| command.error(ErrorKind::ArgumentConflict, error))?),
     };
-    let flags = Flags { interval, duration, outputs, level, sampling, avoid, sysfs_root };
+    let flags = Flags { interval, duration, outputs, listen, level, sampling, avoid, sysfs_root };
     Ok(Run { config, flags, selection: selection(workload, &signal, sort) })
 }
 

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{file::SIZE_LIMIT, problem::problem};
+use crate::options::ListenAddress;
 
 /// A position in a file, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,12 @@ pub enum ConfigError {
         position: Option<Position>,
         /// The problem and its remedy.
         problem: String,
+    },
+    /// Other hosts could read the pages without a token.
+    #[error("other hosts can reach {address}: name a file with a token in `listen.token_file`, or listen on 127.0.0.1")]
+    Exposed {
+        /// The address of the pages.
+        address: ListenAddress,
     },
 }
 

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     options::{
-        AbsolutePath, Hooks, Internal, Interval, Level, LocalAddress, MemoryLimit, Outputs, Packets, Separation, Span,
-        Workloads,
+        AbsolutePath, Hooks, Internal, Interval, Level, ListenAddress, LocalAddress, MemoryLimit, Outputs, Packets,
+        Separation, Span, Workloads,
     },
     signals::Settings as Signals,
     sysfs,
@@ -29,7 +29,8 @@ pub struct File {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
     /// Outputs of the measurements: `table` (live, on the terminal), `json` (OTLP/JSON lines on standard output),
-    /// `json=FILE`, or `otlp` (to a collector). The default is `otlp` if an endpoint is configured, otherwise `table`.
+    /// `json=FILE`, or `otlp` (to a collector). The default is `otlp` if an endpoint is configured, no output if `listen.address` is, otherwise
+    /// `table`.
     /// `--output` takes precedence.
     #[schemars(with = "Outputs", extend("examples" = [["otlp"]]))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,6 +42,8 @@ pub struct File {
     pub resource: Resource,
     /// The local endpoint for health checks.
     pub health: Health,
+    /// The pages for readers: `/metrics` for Prometheus, and `/v1/snapshot`, the newest snapshot in OTLP/JSON.
+    pub listen: Listen,
     /// The amount of detail: `normal`, or `detailed`, which adds layers, stages of the way out, and the exact time and the waits of
     /// softirqs, at [about twice the cost](overhead.md). The keys of the signals take precedence. `--level` takes precedence over this
     /// key.
@@ -164,6 +167,22 @@ pub struct Health {
     #[schemars(with = "LocalAddress", extend("examples" = ["127.0.0.1:13134"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<LocalAddress>,
+}
+
+/// The pages for readers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Listen {
+    /// The address and the port of the pages. The names of all workloads are on them, for every user of this host. An address that other hosts
+    /// can reach requires `token_file`. No pages by default. `--listen` takes precedence.
+    #[schemars(with = "ListenAddress", extend("examples" = ["127.0.0.1:9464"]))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<ListenAddress>,
+    /// The file with the token that readers send (`Authorization: Bearer TOKEN`), at least 16 characters. The sidecar reads it at its start.
+    /// Without a file, every program on this host can read the pages.
+    #[schemars(with = "AbsolutePath", extend("examples" = ["/etc/undercurrent/token"]))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<AbsolutePath>,
 }
 
 /// The OpenTelemetry resource of this node.

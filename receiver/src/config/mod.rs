@@ -15,7 +15,7 @@ pub mod variables;
 
 pub use error::{ConfigError, Position};
 pub use example::example;
-pub use file::{Compression, File, Headers, Health, Otlp, Protocol, Resource, SIZE_LIMIT};
+pub use file::{Compression, File, Headers, Health, Listen, Otlp, Protocol, Resource, SIZE_LIMIT};
 pub use reference::markdown;
 pub use run::Run;
 pub use schema::{EXAMPLE, schema, signal_names};

@@ -141,7 +141,7 @@ mod tests {
         config.yaml:4:5: unknown key `percpu`: did you mean `per_cpu`?
         config.yaml:3:5: unknown key `colour`: the keys here are `enabled`, `per_cpu`
         config.yaml:1:11: unknown key `energy`: the keys here are `sampling`, `filter`, `group`, `scale`
-        config.yaml:1:1: unknown key `1`: the keys here are `interval`, `outputs`, `otlp`, `resource`, `health`, `level`, `internal`, `memory_limit`, `hooks`, `sysfs_root`, `separation`, `workloads`, `packets`, `signals`
+        config.yaml:1:1: unknown key `1`: the keys here are `interval`, `outputs`, `otlp`, `resource`, `health`, `listen`, `level`, `internal`, `memory_limit`, `hooks`, `sysfs_root`, `separation`, `workloads`, `packets`, `signals`
         ");
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{ConfigError, File, Flags, Settings, Shown};
+use super::{ConfigError, File, Flags, Listen, Settings, Shown};
 use crate::{
     environment::{Environment, Ignored},
     export::view::Selection,
@@ -23,10 +23,17 @@ impl Run {
     /// Returns the effective settings, and the environment variables with invalid values.
     ///
     /// # Errors
-    /// If the configuration file is invalid or cannot be read.
+    /// If the configuration file is invalid or cannot be read, or if other hosts could read the pages without a token.
     pub fn settings(self, environment: Environment<'_>) -> Result<(Settings, Vec<Ignored>), ConfigError> {
         let file = self.config.as_deref().map_or_else(|| Ok(File::default()), File::load)?;
-        Ok(Settings::resolve(self.flags, environment, file))
+        let (settings, ignored) = Settings::resolve(self.flags, environment, file);
+        let Listen { address, token_file } = &settings.listen;
+        match address {
+            Some(address) if address.is_exposed() && token_file.is_none() => {
+                Err(ConfigError::Exposed { address: *address })
+            }
+            _ => Ok((settings, ignored)),
+        }
     }
 
     /// Returns the effective settings as text, each with its origin.

@@ -4,15 +4,15 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{
-    File, Health, Otlp,
+    File, Health, Listen, Otlp,
     variables::{EXPORT_INTERVAL as INTERVAL, LOGS_EXPORTER, METRICS_EXPORTER, SDK_DISABLED, TRACES_EXPORTER},
 };
 use crate::{
     environment::{Environment, Ignored, value},
     export::otlp,
     options::{
-        AttachKind, Destination, Internal, Interval, Level, MemoryLimit, Output, Outputs, Packets, Sampling,
-        Separation, Span, UnitError, Workloads,
+        AttachKind, Destination, Internal, Interval, Level, ListenAddress, MemoryLimit, Output, Outputs, Packets,
+        Sampling, Separation, Span, UnitError, Workloads,
     },
     signals::Settings as Signals,
 };
@@ -26,6 +26,8 @@ pub struct Flags {
     pub duration: Option<Span>,
     /// All `--output` flags.
     pub outputs: Option<Outputs>,
+    /// `--listen`.
+    pub listen: Option<ListenAddress>,
     /// `--level`.
     pub level: Option<Level>,
     /// `--sampling`.
@@ -53,6 +55,8 @@ pub struct Settings {
     pub resource_attributes: BTreeMap<String, String>,
     /// The local endpoint for health checks.
     pub health: Health,
+    /// The pages for readers.
+    pub listen: Listen,
     /// The amount of detail.
     pub level: Level,
     /// The amount of detail of the sidecar's own telemetry.
@@ -90,7 +94,8 @@ impl Settings {
         };
         let exporters = exporters.and_then(Exporters::outputs);
         let outputs = flags.outputs.or(exporters).or(file.outputs);
-        let outputs = outputs.unwrap_or_else(|| Outputs::only(default_output(environment, &file.otlp)));
+        let listen = Listen { address: flags.listen.or(file.listen.address), ..file.listen };
+        let outputs = outputs.unwrap_or_else(|| default_outputs(environment, &file.otlp, &listen));
         let sampling = flags.sampling.unwrap_or(file.packets.sampling);
         let default = if outputs.is_table_only() { Interval::DEFAULT_TABLE } else { Interval::DEFAULT };
         let level = flags.level.unwrap_or(file.level);
@@ -106,6 +111,7 @@ impl Settings {
             otlp: Otlp { logs: exports_logs.unwrap_or(file.otlp.logs), ..file.otlp },
             resource_attributes: file.resource.attributes,
             health: file.health,
+            listen,
             level,
             internal: file.internal,
             memory_limit: file.memory_limit,
@@ -120,9 +126,11 @@ impl Settings {
     }
 }
 
-fn default_output(environment: Environment<'_>, otlp: &Otlp) -> Output {
-    let configured = otlp.endpoint.is_some() || otlp::endpoint_is_set(environment);
-    if configured { Output::Otlp } else { Output::Table }
+fn default_outputs(environment: Environment<'_>, otlp: &Otlp, listen: &Listen) -> Outputs {
+    if otlp.endpoint.is_some() || otlp::endpoint_is_set(environment) {
+        return Outputs::only(Output::Otlp);
+    }
+    if listen.address.is_some() { Outputs::none() } else { Outputs::only(Output::Table) }
 }
 
 /// The setting of an environment variable: `None` if the variable is unset.
@@ -271,6 +279,10 @@ mod tests {
         assert_eq!(output(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")], ""), "otlp");
         assert_eq!(output(&[("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://collector:4317")], ""), "otlp");
         assert_eq!(output(&[], "otlp: {endpoint: 'http://collector:4317'}"), "otlp");
+        let listen = "listen: {address: '127.0.0.1:9464'}";
+        assert_eq!(output(&[], listen), "", "readers fetch the snapshots");
+        assert_eq!(output(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")], listen), "otlp");
+        assert_eq!(output(&[], &format!("{listen}\noutputs: [table]")), "table");
         assert_eq!(output(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")], "outputs: [json]"), "json");
     }
 

@@ -103,6 +103,7 @@ impl Shown<'_> {
             "otlp.compression" => self.variable(&metrics(otlp::COMPRESSION)),
             "otlp.timeout" => self.variable(&metrics(otlp::TIMEOUT)),
             "resource.attributes" => self.variable(&[RESOURCE_ATTRIBUTES, SERVICE_NAME]),
+            "listen.address" => flag("--listen", flags.listen.is_some()),
             "hooks.avoid" => flag("--avoid", !flags.avoid.is_empty()),
             "sysfs_root" => flag("--sysfs-root", flags.sysfs_root.is_some()),
             "level" => flag("--level", flags.level.is_some()),
@@ -163,10 +164,11 @@ fn metrics([metrics, .., general]: otlp::Names) -> [&'static str; 2] {
 fn as_file(settings: Settings) -> File {
     File {
         interval: Some(settings.interval),
-        outputs: Some(settings.outputs),
+        outputs: Some(settings.outputs).filter(|outputs| !outputs.is_none()),
         otlp: settings.otlp,
         resource: Resource { attributes: settings.resource_attributes },
         health: settings.health,
+        listen: settings.listen,
         level: settings.level,
         internal: settings.internal,
         memory_limit: settings.memory_limit,

@@ -8,11 +8,7 @@ use std::{
 use tokio::signal::unix::{Signal as Notification, SignalKind, signal};
 
 use super::StartError;
-use crate::{
-    config::Settings,
-    health::{Health, Listener},
-    watchdog::Watchdog,
-};
+use crate::{config::Settings, health::Health, listen::Endpoints, watchdog::Watchdog};
 
 /// An interval without ticks.
 const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
@@ -20,15 +16,15 @@ const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
 /// Waits for SIGINT, SIGTERM or the end of the configured duration, without measurements. Health checks succeed.
 ///
 /// # Errors
-/// If signal handlers or the endpoint for health checks cannot be installed.
-pub async fn idle(settings: &Settings, listener: Option<Listener>) -> Result<(), StartError> {
+/// If signal handlers or the endpoints cannot be installed.
+pub async fn idle(settings: &Settings, endpoints: Endpoints) -> Result<(), StartError> {
     let end = settings.duration.as_ref().map(|span| tokio::time::Instant::now() + span.get());
     let mut stop = Stop::listen(settings)?;
     // The service manager expects no ticks.
     let watchdog = Watchdog::new(NEVER);
     watchdog.ready();
     let health = Health::new(watchdog.clone(), Vec::new());
-    listener.map(|listener| listener.serve(health)).transpose().map_err(StartError::Health)?;
+    endpoints.serve(health, None).map_err(StartError::Endpoints)?;
     loop {
         tokio::select! {
             () = wait_until(end) => return Ok(()),

@@ -11,6 +11,7 @@ mod garbage;
 mod identity;
 mod outputs;
 mod protocol;
+mod readers;
 mod reload;
 mod separation;
 mod slow;

@@ -46,6 +46,8 @@ const OUTPUT: &str = "UNDERCURRENT_TEST_OUTPUT";
 const NOTIFYING: &str = "notifying worker";
 /// The worker with a screen.
 const DRAWING: &str = "drawing worker";
+/// The worker that answers readers.
+const LISTENING: &str = "listening worker";
 /// The user of the loader.
 const LOADER: u32 = 65_528;
 /// `TCSETS2` of `include/uapi/asm-generic/ioctls.h`.
@@ -66,7 +68,9 @@ pub fn play() {
     let name = std::env::var(PART).unwrap();
     let part = Part::ALL.into_iter().find(|part| name.ends_with(part.as_str())).unwrap();
     let outputs = std::env::var_os(OUTPUT).into_iter().map(PathBuf::from).collect();
-    let reach = Reach { outputs, notifies: name == NOTIFYING, draws: name == DRAWING, ..Reach::default() };
+    let is = |other| name == other;
+    let (notifies, draws, listens) = (is(NOTIFYING), is(DRAWING), is(LISTENING));
+    let reach = Reach { outputs, notifies, draws, listens, ..Reach::default() };
     part.confine(&reach).unwrap();
     if name == LIMITED {
         limit_supervisor_to_readers(&reach).unwrap();
@@ -130,6 +134,8 @@ fn attempt(request: &str) -> io::Result<()> {
                 // CLONE_NEWUSER and CLONE_NEWNS.
                 "unshare" => (libc::SYS_unshare, [libc::CLONE_NEWUSER | libc::CLONE_NEWNS, 0]),
                 "fork" => (libc::SYS_clone, [libc::SIGCHLD, 0]),
+                "listen" => (libc::SYS_listen, [-1, 0]),
+                "accept" => (libc::SYS_accept4, [-1, 0]),
                 "bpf" => (libc::SYS_bpf, [0, 0]),
                 // BPF_OBJ_PIN, BPF_OBJ_GET, BPF_MAP_GET_FD_BY_ID and BPF_PROG_GET_FD_BY_ID.
                 "pin" => (libc::SYS_bpf, [6, 0]),
@@ -219,6 +225,8 @@ fn a_compromised_worker_gains_no_access() {
         "netlink",
         "unix",
         "bind",
+        "listen",
+        "accept",
         "code",
         "alter",
         "bpf",
@@ -239,6 +247,17 @@ fn a_compromised_worker_gains_no_access() {
     let connected = worker.ask(&format!("connect {}", listener.local_addr().unwrap()));
     assert_eq!(connected, if connects_are_limited() { "PermissionDenied" } else { "succeeded" });
     assert!(!beside.exists());
+}
+
+#[test]
+fn a_compromised_worker_with_readers_opens_no_other_port() {
+    let Some(_alone) = alone("a compromised worker with readers") else { return };
+    let mut worker = Player::start(ROLE, &[], &[(PART, LISTENING)]);
+    for request in ["bind", "listen", "exec", "fork"] {
+        assert_eq!(worker.ask(request), "Unsupported", "{request}");
+    }
+    // The kernel refuses the descriptor after the filter has passed the call.
+    assert!(!["Unsupported", "succeeded"].contains(&worker.ask("accept").as_str()));
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod tokens;
 
 use std::collections::BTreeSet;
 
-use undercurrent::catalogue::dashboards as generated;
+use undercurrent::{catalogue::dashboards as generated, export::prometheus as scraped};
 
 pub use self::names::Names;
 use self::tokens::{Token, tokens};
@@ -83,6 +83,15 @@ fn created_labels<'a>(tokens: &[Token<'a>]) -> BTreeSet<&'a str> {
         _ => None,
     });
     if tokens.iter().any(is_call) { texts.collect() } else { BTreeSet::new() }
+}
+
+/// The table of docs/prometheus.md has the names of a real Prometheus.
+#[test]
+fn scraped_series_have_the_names_of_the_otlp_receiver() {
+    for (name, metric) in Names::read().metrics() {
+        assert_eq!(scraped::metric(metric), name, "{}", metric.name);
+    }
+    assert_eq!(names::promoted(), scraped::PROMOTED);
 }
 
 #[test]

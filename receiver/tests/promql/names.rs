@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use serde::Deserialize;
 use undercurrent::{
+    export::prometheus::label,
     signals::catalogue,
     telemetry::{Descriptor, Instrument, NODE_ATTRIBUTES},
     workloads,
@@ -68,14 +69,18 @@ impl Names {
             let name = stored.get(metric.name).unwrap_or_else(|| panic!("docs/prometheus.md lacks {}", metric.name));
             (name.clone(), metric)
         });
-        let settings: Settings = serde_saphyr::from_str(&text("otel-config/prometheus.yml")).expect("YAML");
         let attributes = NODE_ATTRIBUTES.iter().chain(&workloads::ATTRIBUTES);
         Self {
             metrics: metrics.collect(),
             recorded: rules().into_iter().filter_map(|rule| rule.record).collect(),
-            promoted: settings.otlp.promote_resource_attributes.iter().map(|key| label(key)).collect(),
+            promoted: promoted().iter().map(|key| label(key)).collect(),
             resource: attributes.map(|(key, _)| label(key)).collect(),
         }
+    }
+
+    /// Returns the names of metrics with their descriptors.
+    pub fn metrics(&self) -> impl Iterator<Item = (&str, &'static Descriptor)> {
+        self.metrics.iter().map(|(name, metric)| (name.as_str(), *metric))
     }
 
     /// Returns true if Prometheus has a metric.
@@ -136,14 +141,15 @@ pub fn runbooks() -> Vec<(String, String)> {
     rules().into_iter().filter_map(runbook).collect()
 }
 
+/// Returns the resource attributes that Prometheus promotes.
+pub fn promoted() -> Vec<String> {
+    let settings: Settings = serde_saphyr::from_str(&text("otel-config/prometheus.yml")).expect("YAML");
+    settings.otlp.promote_resource_attributes
+}
+
 fn rules() -> Vec<Rule> {
     let rules: Rules = serde_saphyr::from_str(&text("otel-config/prometheus-rules.yml")).expect("YAML");
     rules.groups.into_iter().flat_map(|group| group.rules).collect()
-}
-
-/// Returns the label of an attribute.
-fn label(key: &str) -> String {
-    key.replace('.', "_")
 }
 
 /// Returns the text of a file of the checkout.

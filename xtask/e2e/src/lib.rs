@@ -6,6 +6,6 @@ mod go;
 pub mod grafana;
 pub mod jaeger;
 mod module;
-mod ports;
+pub mod ports;
 pub mod prometheus;
 mod server;

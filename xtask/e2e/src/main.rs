@@ -13,6 +13,7 @@ mod outage;
 mod picture;
 mod queries;
 mod receiver;
+mod scrape;
 mod traces;
 mod workloads;
 
@@ -60,6 +61,8 @@ enum Scenario {
     /// The sidecar's metrics arrive in Prometheus through a collector, and every query of docs/prometheus.md and of the
     /// dashboards is run.
     Prometheus(queries::Options),
+    /// Prometheus scrapes the sidecar in each format, and has the series of a Prometheus that receives OTLP.
+    Scrape,
     /// Slow requests over HTTP/1 and gRPC of programs with OpenTelemetry's SDK, and slow datagrams, in two network namespaces, have the spans
     /// of their packets in Jaeger.
     Traces,
@@ -98,6 +101,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Scenario::Receiver => receiver::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Dashboards => dashboards::check().map(|()| Tally::passed(1)),
         Scenario::Prometheus(options) => queries::run(&sidecar, &options).map(|()| Tally::passed(1)),
+        Scenario::Scrape => scrape::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Traces => traces::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Workloads(options) => workloads::run(&sidecar, &options),
         Scenario::Outage(options) => outage::run(&sidecar, &options).map(|()| Tally::passed(1)),

@@ -95,6 +95,7 @@ pub const PARTS: &[Part] = &[
         "a real Prometheus answers every query of docs/prometheus.md and of the dashboards",
         prometheus,
     ),
+    Part::matrix("scrape", "a real Prometheus scrapes the series that another one receives by OTLP", scrape),
     Part::matrix("compose", "examples/docker-compose under a real Docker engine", compose),
     Part::matrix("gateway", "otel-config/gateway.yaml keeps slow packets' traces and adds names", gateway),
     Part::matrix("traces", "slow requests of OpenTelemetry's SDK in Jaeger, through a collector", traces),
@@ -115,6 +116,10 @@ fn receiver() -> anyhow::Result<Tally> {
 
 fn prometheus() -> anyhow::Result<Tally> {
     scenario("prometheus")
+}
+
+fn scrape() -> anyhow::Result<Tally> {
+    scenario("scrape")
 }
 
 fn compose() -> anyhow::Result<Tally> {

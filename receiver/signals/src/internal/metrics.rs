@@ -47,14 +47,14 @@ fn map_names() -> Vec<&'static str> {
 /// Present only for failed exports.
 pub const ERROR_TYPE: AttributeKey = AttributeKey::open(
     "error.type",
-    "absent for success; the status of gRPC or HTTP, the error of a connection or file, or `rejected`",
+    "absent for success; the status of gRPC or HTTP, the error of a connection or file, `timeout`, or `rejected`",
 );
 /// The kind of the exporter.
 pub const COMPONENT_TYPE: AttributeKey = AttributeKey::derived(lost::COMPONENT_TYPE, || {
     let otlp = [Exporters::OTLP_GRPC, Exporters::OTLP_HTTP, Exporters::OTLP_HTTP_JSON];
     let of_signals = |exporters: Exporters| [exporters.metrics, exporters.spans, exporters.logs];
     let others = Output::KINDS.into_iter().filter(|output| *output != Output::OTLP);
-    otlp.into_iter().flat_map(of_signals).chain(others).collect()
+    otlp.into_iter().flat_map(of_signals).chain(others).chain([Exporters::LISTEN]).collect()
 });
 
 /// The version, as a label to join and compare.

@@ -50,6 +50,8 @@ pub struct Reach {
     pub notifies: bool,
     /// True if the worker draws on a terminal, and sets the modes of standard input.
     pub draws: bool,
+    /// True if the worker accepts connections to the endpoints that the first process has opened. Landlock denies it to bind others.
+    pub listens: bool,
     /// The files of outputs that the writer opens for appending. The writer inherits the supervisor's filter, so the supervisor may append too
     /// until it has started the loader.
     pub outputs: Vec<PathBuf>,

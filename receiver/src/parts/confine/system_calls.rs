@@ -73,8 +73,10 @@ fn rules(part: Part, reach: &Reach) -> Result<Rules, BackendError> {
             let notification = reach.notifies.then_some(libc::AF_UNIX);
             let families = FAMILIES.into_iter().chain(notification).map(|family| family as u64);
             rules.insert(libc::SYS_socket, among(0, families)?);
-            // Without `listen`, the call works on the endpoint for health checks only.
-            rules.insert(libc::SYS_accept4, Vec::new());
+            // Without `listen`, the call works on the endpoints of the first process only.
+            if reach.listens {
+                rules.insert(libc::SYS_accept4, Vec::new());
+            }
             if reach.draws {
                 rules.entry(libc::SYS_ioctl).or_default().extend(of_terminal()?);
             }

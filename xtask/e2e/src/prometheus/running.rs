@@ -1,6 +1,6 @@
 //! A Prometheus on loopback, and its query API.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::Path, time::Duration};
+use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -75,6 +75,27 @@ impl Prometheus {
     pub fn start(options: &[&str]) -> anyhow::Result<Self> {
         let config = machine::workspace().join("otel-config/prometheus.yml");
         retry(|| Self::launch(&config, options))
+    }
+
+    /// Starts Prometheus on a free port with otel-config/prometheus-scrape.yml, and waits until it is ready. It scrapes an address every
+    /// second. `more` follows the interval of the scrape.
+    pub fn scraping(address: SocketAddr, more: &str, options: &[&str]) -> anyhow::Result<Self> {
+        let settings = machine::workspace().join("otel-config");
+        let text = fs::read_to_string(settings.join("prometheus-scrape.yml")).context("cannot read the settings")?;
+        let rules = settings.join("prometheus-rules.yml").display().to_string();
+        let replacements = [
+            ("- prometheus-rules.yml", format!("- {rules}")),
+            ("127.0.0.1:9464\"", format!("{address}\"")),
+            ("scrape_interval: 10s", format!("scrape_interval: 1s{more}")),
+        ];
+        let text = replacements.into_iter().try_fold(text, |text, (place, new)| {
+            ensure!(text.contains(place), "the settings lack {place:?}");
+            Ok(text.replace(place, &new))
+        })?;
+        let folder = folder()?;
+        let config = folder.path().join("prometheus.yml");
+        fs::write(&config, text).context("cannot write the settings")?;
+        Self::launch(&config, options)
     }
 
     fn launch(config: &Path, options: &[&str]) -> anyhow::Result<Self> {
