@@ -12,7 +12,8 @@ const SECONDS: u32 = 30;
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table";
 /// Each target with the folder of its first inputs below `receiver/fixtures`.
-const TARGETS: [(&str, Option<&str>); 7] = [
+const TARGETS: [(&str, Option<&str>); 8] = [
+    ("fuzz_accept", None),
     ("fuzz_btf", Some("btf")),
     ("fuzz_cgroups", Some("cgroups")),
     ("fuzz_fields", None),
