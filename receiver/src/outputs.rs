@@ -177,7 +177,8 @@ impl<'a> Plan<'a> {
         Ok(Self { wanted: &settings.outputs, report: None, selection: Selection::default(), otlp, is_read, listens })
     }
 
-    /// Fills a report instead of drawing the table. The process then answers no readers, because it runs beside a sidecar with equal settings.
+    /// Fills a report instead of drawing the table. The process then answers no readers: a sidecar with the same configuration file may use the
+    /// address.
     #[must_use]
     pub fn reporting(self, report: Option<&'a Report>) -> Self {
         let answers = report.is_none();
@@ -292,7 +293,7 @@ impl<'a> Plan<'a> {
             opened.push(output);
         }
         let newest = self.is_read.then(|| {
-            let (output, newest) = prometheus::open(&bus);
+            let (output, newest) = prometheus::open(&bus, cpus);
             opened.push(output);
             newest
         });

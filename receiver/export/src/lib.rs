@@ -16,6 +16,7 @@ pub mod json;
 pub mod otlp;
 mod output;
 mod output_file;
+mod page;
 pub mod prometheus;
 pub mod report;
 mod spans;

@@ -26,7 +26,7 @@ impl Statistics {
         Self { is_read: true, ..Self::new(output) }
     }
 
-    /// Returns true if the output delivers nothing itself: readers fetch its snapshots.
+    /// Returns true if readers fetch the snapshots of the output.
     #[must_use]
     pub fn is_read(&self) -> bool {
         self.is_read

@@ -112,7 +112,7 @@ pub struct RunArguments {
     /// Outputs: table, json, json=FILE or otlp; repeatable [default: otlp if an endpoint is set; none with --listen; else table].
     #[arg(long, value_name = "OUTPUT")]
     pub output: Vec<Output>,
-    /// Serves /metrics for Prometheus and /v1/snapshot, for example at 127.0.0.1:9464 [default: no address].
+    /// Serves a page, /metrics for Prometheus and /v1/snapshot, for example at 127.0.0.1:9464 [default: no address].
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<ListenAddress>,
     /// Amount of detail: normal or detailed [default: normal].

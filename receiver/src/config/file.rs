@@ -42,7 +42,7 @@ pub struct File {
     pub resource: Resource,
     /// The local endpoint for health checks.
     pub health: Health,
-    /// The pages for readers: `/metrics` for Prometheus, and `/v1/snapshot`, the newest snapshot in OTLP/JSON.
+    /// The pages for readers: `/` for a browser, `/metrics` for Prometheus, and `/v1/snapshot`, the newest snapshot in OTLP/JSON.
     pub listen: Listen,
     /// The amount of detail: `normal`, or `detailed`, which adds layers, stages of the way out, and the exact time and the waits of
     /// softirqs, at [about twice the cost](overhead.md). The keys of the signals take precedence. `--level` takes precedence over this

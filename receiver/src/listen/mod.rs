@@ -51,7 +51,7 @@ impl Endpoints {
         let token = token_file.as_ref().map(|path| Token::read(path.as_path())).transpose()?;
         let listener = Listener::open_port(address.socket(), READERS)?;
         let bound = listener.port().unwrap_or(address.socket());
-        tracing::info!("Prometheus can scrape http://{bound}/metrics; http://{bound}/v1/snapshot has OTLP/JSON");
+        tracing::info!("http://{bound}/ is a page for a browser, /metrics for Prometheus, /v1/snapshot has OTLP/JSON");
         if address.is_exposed() {
             tracing::warn!("readers send the token to {bound} without encryption: use a network that you trust");
         }

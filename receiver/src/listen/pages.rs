@@ -4,7 +4,10 @@ use std::net::IpAddr;
 
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
-    header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HOST, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS},
+    header::{
+        ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, VARY, WWW_AUTHENTICATE,
+        X_CONTENT_TYPE_OPTIONS,
+    },
     uri::Authority,
 };
 use http_body_util::Full;
@@ -21,7 +24,12 @@ use crate::{
 };
 
 const PLAIN: &str = "text/plain; charset=utf-8";
-const PATHS: &str = "the paths are /metrics, /v1/snapshot, /healthz and /readyz\n";
+const PATHS: &str = "the paths are /, /metrics, /v1/snapshot, /v1/view, /healthz and /readyz\n";
+/// The page for people. It polls `/v1/view`.
+const PAGE: &str = include_str!("page.html");
+/// The browser loads nothing but the page and the view of this host, and shows the page in no other page.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Answers requests for the newest snapshot, and health checks.
 #[derive(Clone)]
@@ -50,8 +58,10 @@ impl Respond for Pages {
             return refusal(StatusCode::METHOD_NOT_ALLOWED, "");
         }
         match request.uri().path() {
+            "/" => page(),
             "/metrics" => self.snapshot(negotiate(&accepted(headers))),
             "/v1/snapshot" => self.snapshot(Format::Json),
+            "/v1/view" => self.snapshot(Format::View),
             path => match self.health.answer(path) {
                 Some((status, text)) => reply(status, PLAIN, text.into(), Ok(0)),
                 None => refusal(StatusCode::NOT_FOUND, PATHS),
@@ -75,6 +85,12 @@ impl Pages {
         reply.response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
         reply
     }
+}
+
+fn page() -> Reply {
+    let mut page = reply(StatusCode::OK, "text/html; charset=utf-8", Bytes::from_static(PAGE.as_bytes()), Ok(0));
+    page.response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    page
 }
 
 /// Returns the value of all headers `Accept`.

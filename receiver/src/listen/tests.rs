@@ -42,7 +42,7 @@ impl Server {
     /// Starts a server without a snapshot.
     fn empty(token: Option<Token>) -> Self {
         let bus = Bus::default();
-        let (output, newest) = prometheus::open(&bus);
+        let (output, newest) = prometheus::open(&bus, None);
         let (connections, accepted) = mpsc::unbounded_channel();
         let accepted = tokio::sync::Mutex::new(accepted);
         let accept = async move || accepted.lock().await.recv().await.ok_or(io::ErrorKind::BrokenPipe.into());
@@ -136,6 +136,21 @@ async fn readers_get_the_format_that_they_prefer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_page_loads_nothing_else_and_polls_the_view() {
+    let server = Server::start(None).await;
+    let page = server.get("/", "").await;
+    assert!(page.contains("content-security-policy: default-src 'none';"), "{}", head(&page));
+    for outside in ["://", "src=", "<link", "@import", "url(", "innerHTML", "eval("] {
+        assert!(!page.contains(outside), "the page has {outside}");
+    }
+    assert!(page.contains("/v1/view"));
+    let view = server.get("/v1/view", "").await;
+    let (head, body) = view.split_once("\r\n\r\n").expect("a body");
+    let view: serde_json::Value = serde_json::from_str(body).expect("JSON");
+    assert!(head.contains("application/json") && view["pages"][0]["title"] == "workloads", "{view}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn health_checks_are_among_the_pages_and_count_as_no_reader() {
     let server = Server::empty(None);
     assert!(server.get("/healthz", "").await.ends_with("\r\n\r\nok\n"));
@@ -152,7 +167,7 @@ async fn every_refusal_is_counted_by_its_status() {
     let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(100));
     let requests: [(&[u8], &'static str); 9] = [
         (b"POST /metrics HTTP/1.1\r\ncontent-length: 0\r\n\r\n", "405"),
-        (b"GET / HTTP/1.1\r\n\r\n", "404"),
+        (b"GET /favicon.ico HTTP/1.1\r\n\r\n", "404"),
         (b"GET /metrics/../v1/snapshot HTTP/1.1\r\n\r\n", "404"),
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "400"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "400"),

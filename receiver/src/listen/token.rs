@@ -39,7 +39,7 @@ impl Token {
         Ok(Self(token.into()))
     }
 
-    /// Returns true if the headers of a request have the token. The time of the comparison tells nothing about its characters.
+    /// Returns true if the headers of a request have the token. The duration of the comparison is independent of the characters.
     pub(super) fn is_in(&self, headers: &HeaderMap) -> bool {
         let value = headers.get(AUTHORIZATION).map_or(&[][..], |value| value.as_bytes());
         let Some((scheme, token)) = value.split_at_checked(SCHEME.len()) else { return false };

@@ -46,7 +46,7 @@ impl Drop for Sidecar {
     }
 }
 
-/// Runs the sidecar under traffic, and compares what both have.
+/// Runs the sidecar under traffic, and compares the data of both.
 pub fn run(binary: &Path) -> anyhow::Result<()> {
     require_root()?;
     let received = Prometheus::start(&["--web.enable-otlp-receiver", EXEMPLARS])?;
@@ -79,7 +79,7 @@ fn is_refusal(line: &str) -> bool {
     REFUSALS.iter().any(|text| line.contains(text))
 }
 
-/// Returns the series of the sidecar, without those of rules and of the scrape itself.
+/// Returns the series of the sidecar, without recorded series and the series about the scrape.
 fn series(prometheus: &Prometheus) -> anyhow::Result<BTreeSet<Labels>> {
     let series = prometheus.series(r#"{__name__=~"[a-z0-9_]+", __name__!~"up|scrape_.+"}"#)?;
     Ok(series.into_iter().map(with_plain_bound).collect())

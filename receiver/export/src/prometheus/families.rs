@@ -91,8 +91,8 @@ fn of_point(attributes: &Attributes, common: &[Label]) -> Vec<Label> {
 
 /// Returns the labels that a resource adds to every series: the promoted attributes, `job` and `instance`.
 ///
-/// A resource without a name has an empty `job`, and one without an id an empty `instance`. With `honor_labels`, Prometheus then adds none
-/// of its own.
+/// A resource without a name has an empty `job`, and a resource without an id an empty `instance`. With `honor_labels`, Prometheus replaces
+/// no empty label by the label of the scrape.
 fn of_every_series(resource: &Resource) -> Vec<Label> {
     let promoted = resource.attributes.iter().filter(|(key, _)| names::PROMOTED.contains(key));
     let promoted = promoted.map(|(key, value)| (names::label(key), value.to_string()));
@@ -107,7 +107,7 @@ fn identity(resource: &Resource) -> [Label; 2] {
     [("job".to_owned(), job), ("instance".to_owned(), text("service.instance.id"))]
 }
 
-/// Returns the labels of a resource's `target_info`: all attributes. A resource that nothing identifies has none.
+/// Returns all attributes of a resource as labels of `target_info`. Returns `None` for a resource without a name and an id.
 fn target(resource: &Resource) -> Option<Vec<Label>> {
     let identity = identity(resource);
     if identity.iter().all(|(_, value)| value.is_empty()) {

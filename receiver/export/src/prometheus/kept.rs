@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    num::NonZeroUsize,
     sync::{Arc, OnceLock},
 };
 
@@ -15,8 +16,9 @@ use super::{
 };
 use crate::{
     encoding::{JSON_REQUEST_LIMIT, json_tree},
-    requests,
+    page, requests,
     telemetry::{Attributes, Data, Exemplar, Resource, Snapshot},
+    view::{Recent, View},
 };
 
 /// Most exemplars of a series. A snapshot has those since the snapshot before, and readers come less often.
@@ -26,7 +28,7 @@ const EXEMPLARS: usize = 10;
 type Series = (Arc<Resource>, &'static str, Attributes);
 
 /// The last exemplars of each histogram, in the order of time.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Exemplars(HashMap<Series, Vec<Exemplar>>);
 
 impl Exemplars {
@@ -62,24 +64,32 @@ impl Exemplars {
     }
 }
 
+/// What a view shows besides snapshots.
+#[derive(Default)]
+pub(super) struct Shown {
+    /// The most recent slow packets.
+    pub(super) recent: Recent,
+    /// The node's number of online CPUs.
+    pub(super) cpus: Option<NonZeroUsize>,
+}
+
 /// A snapshot with its encodings. Each is made when it is first requested, so the number of requests does not change the CPU time of
 /// encodings.
 pub(super) struct Kept {
     snapshot: Arc<Snapshot>,
+    /// The snapshot before, for the changes of the view.
+    before: Option<Arc<Snapshot>>,
     exemplars: Exemplars,
+    shown: Shown,
     encoded: [OnceLock<Bytes>; Format::ALL.len()],
 }
 
 impl Kept {
     /// Keeps a snapshot in the place of the one before.
-    pub(super) fn new(snapshot: Arc<Snapshot>, exemplars: Exemplars) -> Self {
-        let exemplars = exemplars.next(&snapshot);
-        Self { snapshot, exemplars, encoded: Default::default() }
-    }
-
-    /// Returns the exemplars for the next snapshot.
-    pub(super) fn exemplars(&self) -> Exemplars {
-        Exemplars(self.exemplars.0.clone())
+    pub(super) fn new(snapshot: Arc<Snapshot>, before: Option<&Self>, shown: Shown) -> Self {
+        let exemplars = before.map(|kept| kept.exemplars.clone()).unwrap_or_default().next(&snapshot);
+        let before = before.map(|kept| Arc::clone(&kept.snapshot));
+        Self { snapshot, before, exemplars, shown, encoded: Default::default() }
     }
 
     /// Returns the number of points.
@@ -100,6 +110,10 @@ impl Kept {
             Format::OpenMetrics => text(Dialect::OpenMetrics),
             Format::Text => text(Dialect::Text),
             Format::Json => json(&self.snapshot).into(),
+            Format::View => {
+                let Shown { recent, cpus } = &self.shown;
+                page::json(View::new(self.before.as_deref(), &self.snapshot, recent, *cpus)).into()
+            }
         }
     }
 }

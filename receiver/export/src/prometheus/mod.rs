@@ -13,20 +13,22 @@ mod tests;
 mod text;
 
 use std::{
+    num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use prost::bytes::Bytes;
 
-use self::kept::{Exemplars, Kept};
+use self::kept::{Kept, Shown};
 pub use self::{
     accept::negotiate,
     names::{PROMOTED, label, metric},
 };
 use crate::{
-    Bus, Output, Statistics, Topics,
+    Bus, Output, Published, Statistics, Topics,
     telemetry::{Exemplar, ExponentialHistogram, Exporters},
+    view::Recent,
 };
 
 /// The series with the attributes of each resource.
@@ -44,11 +46,13 @@ pub enum Format {
     Text,
     /// OTLP/JSON: one request for metrics.
     Json,
+    /// The changes since the snapshot before, in JSON, for the page in a browser.
+    View,
 }
 
 impl Format {
     /// All formats, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Protobuf, Self::OpenMetrics, Self::Text, Self::Json];
+    pub const ALL: [Self; 5] = [Self::Protobuf, Self::OpenMetrics, Self::Text, Self::Json, Self::View];
 
     /// Returns the media type.
     #[must_use]
@@ -59,7 +63,7 @@ impl Format {
             }
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
-            Self::Json => "application/json",
+            Self::Json | Self::View => "application/json",
         }
     }
 }
@@ -71,19 +75,27 @@ pub struct Newest {
     statistics: Statistics,
 }
 
-/// Subscribes to the bus, and keeps the newest snapshot. Requires a tokio runtime.
+/// Subscribes to the bus, and keeps the newest snapshot. `cpus` is the node's number of online CPUs. Requires a tokio runtime.
 #[must_use]
-pub fn open(bus: &Bus) -> (Output, Newest) {
+pub fn open(bus: &Bus, cpus: Option<NonZeroUsize>) -> (Output, Newest) {
     let statistics = Statistics::of_readers(Exporters::LISTEN);
     let newest = Newest { kept: Arc::default(), statistics: statistics.clone() };
-    let mut subscription = bus.subscribe(Topics::SNAPSHOTS, &statistics);
+    let mut subscription = bus.subscribe(Topics::SHOWN, &statistics);
     let keeping = newest.clone();
     let output = Output::in_task(statistics, async move {
-        while let Some(snapshot) = subscription.snapshot().await {
+        let mut recent = Recent::default();
+        while let Some(published) = subscription.next().await {
+            let snapshot = match published {
+                Published::Spans(batch) => {
+                    recent.add(&batch);
+                    continue;
+                }
+                Published::Snapshot(snapshot) => snapshot,
+            };
             let time = snapshot.time;
-            let exemplars = keeping.lock().as_ref().map_or_else(Exemplars::default, |kept| kept.exemplars());
-            let kept = Arc::new(Kept::new(snapshot, exemplars));
-            *keeping.lock() = Some(kept);
+            let before = keeping.lock().clone();
+            let kept = Kept::new(snapshot, before.as_deref(), Shown { recent: recent.clone(), cpus });
+            *keeping.lock() = Some(Arc::new(kept));
             // The snapshot is in memory, so workloads may end before a reader comes.
             keeping.statistics.settled(time);
         }

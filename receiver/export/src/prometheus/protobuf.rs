@@ -1,7 +1,7 @@
 //! Prometheus' protobuf format (`io.prometheus.client.MetricFamily`), with native histograms.
 //!
-//! The messages have the fields of `io/prometheus/client/metrics.proto` that the sidecar fills. `prometheus-client` 0.26 has all messages, but
-//! compiles them at build time with a compiler for protobuf.
+//! The messages have the used fields of `io/prometheus/client/metrics.proto`. `prometheus-client` 0.26 generates all messages at build time, which
+//! requires a compiler for protobuf, and its encoder writes no exemplars of native histograms.
 
 use prost::{Enumeration, Message};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::telemetry::{self, Data, ExponentialHistogram, Instrument, UnixNanos};
 
-/// Empty buckets within a span of native buckets. A span of its own takes as many bytes as two or three empty buckets.
+/// Most consecutive empty buckets within a span of native buckets. Another span would take more bytes.
 const GAP: usize = 2;
 const NANOSECONDS: u64 = 1_000_000_000;
 

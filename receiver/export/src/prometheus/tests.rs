@@ -45,7 +45,7 @@ fn snapshot(exemplars: Vec<Exemplar>) -> Snapshot {
 }
 
 fn encoded(snapshot: Snapshot, format: Format) -> Bytes {
-    Kept::new(Arc::new(snapshot), Exemplars::default()).encoded(format)
+    Kept::new(Arc::new(snapshot), None, Shown::default()).encoded(format)
 }
 
 fn text(format: Format) -> String {
@@ -95,10 +95,10 @@ fn a_snapshot_in_json_is_one_request_with_all_points() {
 }
 
 proptest::proptest! {
-    /// Each series is on one line, whatever the names of foreign containers contain, and no text ends early.
+    /// Foreign names add no lines, and end no text.
     #[test]
     fn texts_have_a_line_for_each_series(snapshot in snapshots()) {
-        let kept = Kept::new(Arc::new(snapshot), Exemplars::default());
+        let kept = Kept::new(Arc::new(snapshot), None, Shown::default());
         for format in [Format::Text, Format::OpenMetrics] {
             let text = String::from_utf8(kept.encoded(format).to_vec()).expect("UTF-8");
             for line in text.split('\n').filter(|line| !line.is_empty()) {
@@ -126,7 +126,7 @@ async fn publish(bus: &Bus, output: &Statistics, snapshot: Snapshot) {
 #[tokio::test]
 async fn readers_get_the_newest_snapshot_and_hold_nothing_back() {
     let bus = Bus::default();
-    let (output, newest) = open(&bus);
+    let (output, newest) = open(&bus, None);
     let outputs = Outputs::new(bus, vec![output]);
     let statistics = outputs.statistics().remove(0);
     assert!(statistics.is_read() && read(&newest, Format::Text).is_none());
@@ -146,7 +146,7 @@ async fn readers_get_the_newest_snapshot_and_hold_nothing_back() {
 #[tokio::test]
 async fn exemplars_stay_for_later_readers_until_their_series_ends() {
     let bus = Bus::default();
-    let (output, newest) = open(&bus);
+    let (output, newest) = open(&bus, None);
     let statistics = output.statistics().clone();
     let exemplars = || {
         let text = String::from_utf8(read(&newest, Format::OpenMetrics).expect("a snapshot").to_vec()).expect("UTF-8");

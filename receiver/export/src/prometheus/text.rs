@@ -1,6 +1,6 @@
 //! Prometheus' text format 0.0.4, and OpenMetrics 1.0.
 //!
-//! `prometheus-client` 0.26 writes OpenMetrics only, and from metrics that it counts itself.
+//! `prometheus-client` 0.26 writes OpenMetrics only.
 
 use std::fmt::Write as _;
 

@@ -3,7 +3,7 @@
 mod app;
 mod draw;
 mod modes;
-mod pages;
+pub(crate) mod pages;
 #[cfg(test)]
 mod tests;
 

@@ -4,7 +4,7 @@ use crate::view::{Section, View};
 
 /// A page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Page {
+pub(crate) enum Page {
     /// One line for each workload, slow packets and notices.
     #[default]
     Workloads,
@@ -25,10 +25,10 @@ const CPU: [&str; 6] = ["network.function", "network.estimated_cpu", "network.cp
 const ENERGY: [&str; 2] = ["energy", "hw."];
 
 impl Page {
-    pub(super) const ALL: [Self; 6] =
+    pub(crate) const ALL: [Self; 6] =
         [Self::Workloads, Self::Cpu, Self::Latency, Self::Slow, Self::Energy, Self::Sidecar];
 
-    pub(super) const fn title(self) -> &'static str {
+    pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Workloads => "workloads",
             Self::Cpu => "network CPU",
@@ -40,7 +40,7 @@ impl Page {
     }
 
     /// Returns a sentence for a page without content.
-    pub(super) const fn empty(self) -> &'static str {
+    pub(crate) const fn empty(self) -> &'static str {
         match self {
             Self::Workloads => "No workload had network traffic.",
             Self::Cpu => "No CPU time was measured.",
@@ -52,13 +52,13 @@ impl Page {
     }
 
     /// Returns the page at a distance.
-    pub(super) fn step(self, by: usize) -> Self {
+    pub(crate) fn step(self, by: usize) -> Self {
         let position = Self::ALL.iter().position(|page| *page == self).unwrap_or(0);
         Self::ALL[(position + by) % Self::ALL.len()]
     }
 
     /// Returns the sections of the page.
-    pub(super) fn sections(self, view: &View) -> Vec<&Section> {
+    pub(crate) fn sections(self, view: &View) -> Vec<&Section> {
         let of = |page: Self| view.sections.iter().filter(move |section| Self::of(&section.title) == page).collect();
         match self {
             Self::Workloads => Vec::new(),

@@ -18,11 +18,11 @@ const KEPT: usize = 50;
 const LAYER: &str = "undercurrent.network.layer";
 
 /// The most recent spans without a parent in this process, the newest first.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Recent(VecDeque<Packet>);
 
 /// A packet's span and its steps, each a row.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Packet {
     row: Row,
     steps: Vec<Row>,
