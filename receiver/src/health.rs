@@ -36,7 +36,7 @@ impl Health {
         if self.watchdog.is_late() { Err("the measurement does not tick".to_owned()) } else { Ok(()) }
     }
 
-    /// Returns the first output whose last export failed, or that has not exported anything. An output for readers delivers on request only.
+    /// Returns the first output whose last export failed, or that has not exported anything. Leaves out outputs for readers.
     fn delivery(&self) -> Result<(), String> {
         if !self.watchdog.is_ready() {
             return Err("starting: programs are not attached yet".to_owned());

@@ -177,8 +177,7 @@ impl<'a> Plan<'a> {
         Ok(Self { wanted: &settings.outputs, report: None, selection: Selection::default(), otlp, is_read, listens })
     }
 
-    /// Fills a report instead of drawing the table. The process then answers no readers: a sidecar with the same configuration file may use the
-    /// address.
+    /// Fills a report instead of drawing the table. The process then answers no readers, because a running sidecar may use the address.
     #[must_use]
     pub fn reporting(self, report: Option<&'a Report>) -> Self {
         let answers = report.is_none();

@@ -1,4 +1,4 @@
-//! The view as JSON, for the page in a browser. The page and the terminal show the same pages.
+//! The view as JSON, with the pages of the terminal, for a browser.
 
 use serde::Serialize;
 

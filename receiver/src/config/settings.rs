@@ -201,6 +201,7 @@ fn environment_exporters(environment: Environment<'_>) -> FromEnvironment<Export
         "otlp" => Ok(Output::Otlp),
         "console" => Ok(Output::Table),
         "otlp/stdout" => Ok(Output::Json(Destination::StandardOutput)),
+        "prometheus" => Err("for `prometheus` use `--listen` or `listen.address`".to_owned()),
         _ => Err(format!("`{name}` is not supported; the exporters are `otlp`, `console`, `otlp/stdout` and `none`")),
     };
     let outputs: Result<Vec<Output>, String> = value.split(',').map(str::trim).map(output).collect();

@@ -124,7 +124,7 @@ const VARIABLES: [Row; 33] = [
     row(&["OTEL_METRICS_EXEMPLAR_FILTER"], Ignored("exemplars belong to the spans of `signals.slow_packets`")),
     row(
         &["OTEL_EXPORTER_PROMETHEUS_HOST", "OTEL_EXPORTER_PROMETHEUS_PORT"],
-        Ignored("Undercurrent has no Prometheus endpoint"),
+        Ignored("`--listen` and `listen.address` in the configuration file set the address for Prometheus"),
     ),
     row(
         &["OTEL_CONFIG_FILE", "OTEL_EXPERIMENTAL_CONFIG_FILE"],

@@ -64,7 +64,7 @@ impl Exemplars {
     }
 }
 
-/// What a view shows besides snapshots.
+/// The content of a view besides snapshots.
 #[derive(Default)]
 pub(super) struct Shown {
     /// The most recent slow packets.
