@@ -96,6 +96,8 @@ pub enum Subcommand {
         /// The shell.
         shell: Shell,
     },
+    /// Prints the manual page, for man(1).
+    Man,
 }
 
 #[derive(Args)]

@@ -2,6 +2,7 @@
 
 mod arguments;
 pub mod catalogue;
+mod man;
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -81,6 +82,7 @@ where
         Some(Subcommand::Graph(arguments)) => Command::Graph(arguments),
         Some(Subcommand::Signals(arguments)) => Command::Signals(arguments),
         Some(Subcommand::Completions { shell }) => Command::Print(completions(shell, &mut command)),
+        Some(Subcommand::Man) => Command::Print(man::page(command)),
         Some(Subcommand::Config { command: of_config }) => match of_config {
             ConfigCommand::Example => Command::Print(EXAMPLE.to_owned()),
             ConfigCommand::Schema => Command::Print(format!("{:#}\n", schema())),

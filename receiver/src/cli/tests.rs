@@ -75,6 +75,31 @@ fn completions_know_every_subcommand() {
     }
 }
 
+/// Returns the path of each command, with its long options.
+fn options(command: &clap::Command, path: &str) -> Vec<(String, Vec<String>)> {
+    let long = command.get_arguments().filter_map(|argument| argument.get_long().map(str::to_owned)).collect();
+    let path = format!("{path}{}", command.get_name());
+    let below = command.get_subcommands().flat_map(|command| options(command, &format!("{path} ")));
+    [(path.clone(), long)].into_iter().chain(below).collect()
+}
+
+#[test]
+fn the_manual_page_has_every_command_with_its_options() {
+    let Command::Print(page) = command("undercurrent man") else { panic!("a page") };
+    let page = page.replace("\\-", "-");
+    for (command, options) in options(&Arguments::command(), "") {
+        let heading = if command == "undercurrent" { ".SH OPTIONS".into() } else { format!(".SH \"{command}\"") };
+        let (_, section) = page.split_once(&heading).unwrap_or_else(|| panic!("no {heading} in {page}"));
+        let section = section.split(".SH ").next().expect("a section");
+        for option in options {
+            assert!(section.contains(&format!("--{option}")), "--{option} of {command} in {section}");
+        }
+    }
+    for section in [".SH ENVIRONMENT", "OTEL_EXPORTER_OTLP_ENDPOINT", ".SH \"EXIT STATUS\"", ".SS \"EXIT STATUS\""] {
+        assert!(page.contains(section), "{section} in {page}");
+    }
+}
+
 #[test]
 fn the_configuration_file_may_precede_the_command() {
     let Command::Run(run) = command("undercurrent --config a.yaml run --interval 1s") else { panic!("a run") };
@@ -145,6 +170,7 @@ fn help_texts() {
         "config check ",
         "config show ",
         "completions ",
+        "man ",
     ];
     let pages = pages
         .map(|command| format!("$ undercurrent {command}--help\n{}", help(&format!("undercurrent {command}--help"))));
