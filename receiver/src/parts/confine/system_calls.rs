@@ -26,6 +26,8 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
+/// The access mode in the flags of `open`. musl's `O_ACCMODE` has another flag too: `O_PATH`.
+const ACCESS: libc::c_int = 0o3;
 /// The kind in the second argument of `socket`, whose other bits are flags (`SOCK_TYPE_MASK` of `include/linux/net.h`).
 const KIND: u64 = 0xf;
 
@@ -105,9 +107,9 @@ fn of_memory() -> Result<Rules, BackendError> {
 /// Files are opened for reading. With `appends` they are also opened or created for appending.
 fn of_files(appends: bool) -> Result<Rules, BackendError> {
     let flags = |argument: u8| {
-        let reads = masked(argument, (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64, libc::O_RDONLY as u64)?;
+        let reads = masked(argument, (ACCESS | libc::O_CREAT | libc::O_TRUNC) as u64, libc::O_RDONLY as u64)?;
         let append = libc::O_WRONLY | libc::O_APPEND;
-        let adds = masked(argument, (libc::O_ACCMODE | libc::O_APPEND | libc::O_TRUNC) as u64, append as u64)?;
+        let adds = masked(argument, (ACCESS | libc::O_APPEND | libc::O_TRUNC) as u64, append as u64)?;
         Ok::<_, BackendError>(if appends { vec![reads, adds] } else { vec![reads] })
     };
     let mut rules = BTreeMap::from([(libc::SYS_openat, flags(2)?)]);

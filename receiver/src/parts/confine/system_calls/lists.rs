@@ -170,7 +170,7 @@ pub const OF_EVENTS: [libc::Ioctl; 5] = [
     libc::SIOCGHWTSTAMP as libc::Ioctl,
 ];
 /// `TCGETS2` of `include/uapi/asm-generic/ioctls.h`, which newer C libraries use.
-const TCGETS2: libc::Ioctl = 0x802c_542a;
+const TCGETS2: libc::Ioctl = 0x802c_542a_u32 as libc::Ioctl;
 
 /// `ioctl` requests that set the modes of a terminal. Newer C libraries use `TCSETS2`.
 pub const MODES: [libc::Ioctl; 2] = [libc::TCSETS, TCSETS2];
