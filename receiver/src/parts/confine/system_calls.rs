@@ -11,7 +11,8 @@ use seccompiler::{
 };
 
 use self::lists::{
-    ALLOWED, ATTRIBUTES, COMMANDS, FAMILIES, MODES, OF_EVENTS, OF_LOADER, OF_PRIVILEGES, OF_SUPERVISOR, OLDER, REQUESTS,
+    ALLOWED, ATTRIBUTES, COMMANDS, FAMILIES, FORKS, MODES, OF_EVENTS, OF_LOADER, OF_PRIVILEGES, OF_RESOLVER,
+    OF_SUPERVISOR, OLDER, REQUESTS,
 };
 use super::{
     Part, Reach,
@@ -79,6 +80,7 @@ fn rules(part: Part, reach: &Reach) -> Result<Rules, BackendError> {
             if reach.listens {
                 rules.insert(libc::SYS_accept4, Vec::new());
             }
+            rules.extend(OF_RESOLVER.iter().map(|call| (*call, Vec::new())));
             if reach.draws {
                 rules.entry(libc::SYS_ioctl).or_default().extend(of_terminal()?);
             }
@@ -145,7 +147,7 @@ fn of_loader() -> Result<Rules, BackendError> {
 /// The supervisor also creates processes, which execute the program and change their user. They inherit this filter, so it allows the calls
 /// of the other parts too.
 fn of_supervisor() -> Result<Rules, BackendError> {
-    let mut rules: Rules = OF_SUPERVISOR.iter().map(|call| (*call, Vec::new())).collect();
+    let mut rules: Rules = OF_SUPERVISOR.iter().chain(FORKS).map(|call| (*call, Vec::new())).collect();
     let options = ATTRIBUTES.into_iter().chain(OF_PRIVILEGES).map(|option| option as u64);
     rules.insert(libc::SYS_prctl, among(0, options)?);
     rules.insert(libc::SYS_clone, vec![masked(0, NAMESPACES, 0)?]);

@@ -124,6 +124,18 @@ pub const OF_SUPERVISOR: &[libc::c_long] = &[
     libc::SYS_set_tid_address,
 ];
 
+/// How C libraries create processes, besides `clone`: musl calls `fork` where the architecture has it.
+#[cfg(target_arch = "x86_64")]
+pub const FORKS: &[libc::c_long] = &[libc::SYS_fork];
+#[cfg(not(target_arch = "x86_64"))]
+pub const FORKS: &[libc::c_long] = &[];
+
+/// Further calls of the worker: musl's resolver binds the socket for its queries.
+#[cfg(target_env = "musl")]
+pub const OF_RESOLVER: &[libc::c_long] = &[libc::SYS_bind];
+#[cfg(not(target_env = "musl"))]
+pub const OF_RESOLVER: &[libc::c_long] = &[];
+
 /// The commands of `bpf` that the loader may use: those that create maps, programs and links, and access them by descriptors. Commands that
 /// open objects of other programs or pin objects are missing. The numbers are those of `enum bpf_cmd` in
 /// `include/uapi/linux/bpf.h`.
