@@ -32,6 +32,8 @@ enum Command {
     E2e(Forwarded),
     #[command(about = about::BENCH)]
     Bench(Forwarded),
+    #[command(about = about::PACKAGE)]
+    Package(Forwarded),
     /// Print this message or the help of the given subcommand(s)
     Help { subcommands: Vec<OsString> },
 }
@@ -57,6 +59,7 @@ fn run(arguments: Vec<OsString>) -> anyhow::Result<()> {
         Command::Vm(_) => forward("xtask-vm", &arguments),
         Command::Collector(_) | Command::E2e(_) => forward("xtask-e2e", &arguments),
         Command::Bench(_) => forward("xtask-bench", &arguments),
+        Command::Package(_) => forward("xtask-package", &arguments),
         Command::Help { subcommands } if subcommands.is_empty() => Ok(Command::command().print_help()?),
         Command::Help { subcommands } => {
             run(iter::once("cargo xtask".into()).chain(subcommands).chain(iter::once("--help".into())).collect())

@@ -14,5 +14,7 @@ pub const VM: &str = "Run a command under another kernel, in a virtual machine";
 pub const COLLECTOR: &str = "Build a real OpenTelemetry Collector into the cache, for the tests that send to one";
 /// `cargo xtask e2e`
 pub const E2E: &str = "Run the sidecar with the real programs it works with";
+/// `cargo xtask package`
+pub const PACKAGE: &str = "Build the static binary and the packages for Debian and RPM";
 /// `cargo xtask bench`
 pub const BENCH: &str = "Measure what the sidecar costs";

@@ -99,6 +99,7 @@ pub const PARTS: &[Part] = &[
     Part::matrix("compose", "examples/docker-compose under a real Docker engine", compose),
     Part::matrix("gateway", "otel-config/gateway.yaml keeps slow packets' traces and adds names", gateway),
     Part::matrix("traces", "slow requests of OpenTelemetry's SDK in Jaeger, through a collector", traces),
+    Part::matrix("packages", "the packages install, measure and leave nothing, under Debian 11, 12 and 13", packages),
     Part::matrix("engines", "containers of each engine on cgroup v1 and v2", engines),
 ];
 
@@ -108,6 +109,10 @@ fn objects() -> anyhow::Result<Tally> {
 
 fn collector() -> anyhow::Result<Tally> {
     scenario("collector")
+}
+
+fn packages() -> anyhow::Result<Tally> {
+    Tally::run(Command::new(artifacts::member("xtask-package")?).args(["package", "--check"]))
 }
 
 fn receiver() -> anyhow::Result<Tally> {

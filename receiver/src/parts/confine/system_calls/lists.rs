@@ -124,7 +124,7 @@ pub const OF_SUPERVISOR: &[libc::c_long] = &[
     libc::SYS_set_tid_address,
 ];
 
-/// How C libraries create processes, besides `clone`: musl calls `fork` where the architecture has it.
+/// Creates processes, like `clone`. musl calls it on architectures that have it.
 #[cfg(target_arch = "x86_64")]
 pub const FORKS: &[libc::c_long] = &[libc::SYS_fork];
 #[cfg(not(target_arch = "x86_64"))]
