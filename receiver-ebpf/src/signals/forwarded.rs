@@ -94,9 +94,12 @@ fn take(mix: u64, timestamp: u64) -> Option<u64> {
 /// Returns the nanoseconds on this host of the packet with a receive timestamp; zero if it was not forwarded.
 #[inline(always)]
 pub fn time_of(timestamp: u64) -> u64 {
+    if MEASURED.get() == 0 {
+        return 0;
+    }
     let mix = waiting::mix(timestamp);
     match HOST_TIMES.get(waiting::index(mix)) {
-        Some(entry) if MEASURED.get() != 0 && waiting::is_of(*entry, mix) => waiting::elapsed(0, *entry),
+        Some(entry) if waiting::is_of(*entry, mix) => waiting::elapsed(0, *entry),
         _ => 0,
     }
 }

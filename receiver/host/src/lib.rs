@@ -1,7 +1,8 @@
-//! Files of the host: cgroups, power meters, the topology of CPUs, and counters of the receive softirq.
+//! Files of the host: cgroups, power meters, the topology of CPUs, and counters of the receive softirq and of threads.
 
 pub mod cgroup;
 pub mod ksoftirqd;
+pub mod load;
 pub mod process_usage;
 pub mod softnet;
 pub mod sysfs;

@@ -3,7 +3,7 @@
 
 use undercurrent_base::{causes, environment, files, text};
 use undercurrent_channel as channel;
-use undercurrent_host::{cgroup, ksoftirqd, process_usage, sysfs};
+use undercurrent_host::{cgroup, ksoftirqd, load, process_usage, sysfs};
 use undercurrent_telemetry as telemetry;
 
 mod client;

@@ -26,10 +26,10 @@ use super::{
 };
 use crate::{
     causes::chain,
-    cgroup::{CgroupId, CgroupPath, Hierarchy, Limits, UsageError, all_threads, netns_of},
+    cgroup::{CgroupId, CgroupPath, Hierarchy, Limits, UsageError, netns_of},
     channel::{Call as _, Channel, ChannelError, Reply},
     files::{FileIdentity, append_regular, open_or_connect},
-    ksoftirqd,
+    ksoftirqd, load,
     process_usage::ProcessUsage,
     sysfs::{self, Sysfs},
 };
@@ -144,7 +144,7 @@ fn read(request: FileRequest, places: &Places, node: &mut Node<'_>) -> Reply {
             let usage = |process| ProcessUsage::of_relative(process).ok();
             ReadPartUsages::success(processes.into_iter().take(PARTS).map(usage).collect())
         }
-        FileRequest::CountAllThreads(_) => CountAllThreads::reply(all_threads()),
+        FileRequest::CountAllThreads(_) => CountAllThreads::reply(load::all_threads()),
         request => match hierarchy {
             Some(hierarchy) => read_cgroups(request, hierarchy),
             None => Reply::failed("no cgroups are mounted"),

@@ -73,7 +73,8 @@ impl Threads {
         }
         let own = without_nested(&whole);
         let mut by_slot = BTreeMap::new();
-        for workload in workloads.iter() {
+        // The node has the threads of cgroups beyond the limit of workloads, with all others.
+        for workload in workloads.iter().filter(|workload| workload.slot != Slot::NODE) {
             if let Some(threads) = own.get(&workload.path) {
                 *by_slot.entry(workload.slot).or_default() += threads;
             }
@@ -100,10 +101,8 @@ impl Signal for Threads {
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
         let own = self.own(workloads)?;
         let all = self.files.all_threads().map_err(|source| ReadError { what: "/proc/loadavg", source })?;
-        let rest =
-            all.saturating_sub(own.iter().filter(|(slot, _)| **slot != Slot::NODE).map(|(_, count)| count).sum());
-        let of_workloads = own.into_iter().filter(|(slot, _)| *slot != Slot::NODE);
-        let of_workloads = of_workloads.filter_map(|(slot, count)| Some((slot, workloads.start(slot)?, count)));
+        let rest = all.saturating_sub(own.values().sum());
+        let of_workloads = own.into_iter().filter_map(|(slot, count)| Some((slot, workloads.start(slot)?, count)));
         for (slot, start, count) in of_workloads.chain([(Slot::NODE, self.start, rest)]) {
             let point = Point { attributes: Attributes::new(), start, data: Data::count(count) };
             readings.add(slot, Metric { descriptor: &THREADS, points: vec![point] });

@@ -166,6 +166,25 @@ fn layers(sidecar: &Sidecar) -> Vec<&'static str> {
     ["ip", "transport", "socket_enqueued", "socket_read"].into_iter().filter(served).collect()
 }
 
+/// Reads a segment late, and returns its span with its steps.
+fn late_segment(sidecar: &Sidecar, wire: &Wire) -> (Slow, Span, Vec<Span>) {
+    let (client, server) = stream(wire);
+    // The first reads fill caches.
+    read_late(&client, &server, || ());
+    let slow = read_late(&client, &server, late);
+    let (span, steps) = traced(sidecar, &slow);
+    (slow, span, steps)
+}
+
+/// Reads a datagram late, and returns its span with its steps.
+fn late_datagram(sidecar: &Sidecar, wire: &Wire, size: usize) -> (Slow, Span, Vec<Span>) {
+    let (client, server) = sockets(wire);
+    receive_late(&client, &server, || (), size);
+    let slow = receive_late(&client, &server, late, size);
+    let (span, steps) = traced(sidecar, &slow);
+    (slow, span, steps)
+}
+
 fn late_readers(version: Version) {
     let sidecar = Sidecar::configured(&settings(""));
     let line = sidecar.snapshot();
@@ -176,11 +195,7 @@ fn late_readers(version: Version) {
     let mut of_udp = layers(&sidecar);
     // Over loopback and veth, TCP's segments have no receive timestamp before the transport protocol.
     let of_tcp: Vec<_> = of_udp.iter().copied().filter(|layer| *layer != "ip").collect();
-    let (client, server) = stream(&wire);
-    // The first reads fill caches.
-    read_late(&client, &server, || ());
-    let slow = read_late(&client, &server, late);
-    let (span, steps) = traced(&sidecar, &slow);
+    let (slow, span, steps) = late_segment(&sidecar, &wire);
     slow.assert(&span, &steps, &of_tcp);
     if on_functions(&line, "ip") {
         // The departure is known where the kernel marks it, else the time at `ip`.
@@ -189,11 +204,8 @@ fn late_readers(version: Version) {
     }
     assert_eq!((span.attribute("network.transport"), span.attribute("network.type")), ("tcp", version.name()));
 
-    let (client, server) = sockets(&wire);
     let size = if sees_datagrams(&line, "socket_read") { SMALL } else { LONG };
-    receive_late(&client, &server, || (), size);
-    let slow = receive_late(&client, &server, late, size);
-    let (span, steps) = traced(&sidecar, &slow);
+    let (slow, span, steps) = late_datagram(&sidecar, &wire, size);
     if !on_functions(&line, "ip") {
         of_udp.retain(|layer| *layer != "ip");
     }

@@ -29,7 +29,7 @@ pub(super) const KEYS: [(&str, &str); 13] = [
     ("?", "help; any key ends it"),
     ("q, Ctrl-C", "end the sidecar"),
     ("", ""),
-    ("the first page", "wait, host and resp are p99; rtt is p50; net is CPU"),
+    ("the first page", "wait, read and resp are p99; rtt is p50; net is CPU"),
 ];
 
 /// The state of the screen.

@@ -21,7 +21,8 @@ pub(crate) enum Page {
 }
 
 /// The beginnings of the titles of sections about CPU time, and of those about energy. The other sections are on the page of latency.
-const CPU: [&str; 6] = ["network.function", "network.estimated_cpu", "network.cpu", "io_uring", "cpu.", "softnet"];
+const CPU: [&str; 7] =
+    ["network.function", "network.estimated_cpu", "network.cpu", "io_uring", "cpu.", "softnet", "threads"];
 const ENERGY: [&str; 2] = ["energy", "hw."];
 
 impl Page {
@@ -76,6 +77,25 @@ impl Page {
             _ if begins(&CPU) => Self::Cpu,
             _ if begins(&ENERGY) => Self::Energy,
             _ => Self::Latency,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_section_is_on_its_page() {
+        for (title, page) in [
+            ("cpu.time", Page::Cpu),
+            ("threads", Page::Cpu),
+            ("softnet.thread.wait.time", Page::Cpu),
+            ("hw.energy", Page::Energy),
+            ("tcp.io", Page::Latency),
+            ("slow packets", Page::Slow),
+        ] {
+            assert_eq!(Page::of(title), page, "{title}");
         }
     }
 }

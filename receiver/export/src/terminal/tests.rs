@@ -253,7 +253,7 @@ fn one_workload_has_a_page_with_its_evidence_and_its_past() {
 fn keys_sort_and_filter() {
     let mut app = app(&LOADS, 1);
     assert_eq!(names(&app)[..2], ["checkout", "default/cart-7d9f8b5c6-x2x9k/cart"]);
-    // The next column after the wait is the time in the host, then the round-trip time.
+    // The next column after the wait is the time until the read, then the round-trip time.
     press(&mut app, &[KeyCode::Char('s'), KeyCode::Char('s')]);
     assert_eq!((app.sort.heading(), names(&app)[0].as_str()), ("rtt", "payments"));
     press(&mut app, &[KeyCode::Char('S'); 4]);

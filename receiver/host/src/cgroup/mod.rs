@@ -10,9 +10,7 @@ pub mod testing;
 
 use serde::{Deserialize, Serialize};
 
-pub use hierarchy::{
-    Cgroup, Hierarchy, Limits, Mounts, NoAccounting, NoQuotas, Scan, UsageError, Version, all_threads, netns_of,
-};
+pub use hierarchy::{Cgroup, Hierarchy, Limits, Mounts, NoAccounting, NoQuotas, Scan, UsageError, Version, netns_of};
 pub use identity::{ContainerId, Identity, Instance, Origin, PodUid, Runtime, Subtree, by_path, identify, origin};
 pub use memory::MemoryLimit;
 pub use path::{CgroupId, CgroupPath, Uid};

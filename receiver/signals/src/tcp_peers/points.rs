@@ -192,7 +192,7 @@ impl<'a> Points<'a> {
     }
 
     fn durations(&mut self, slot: Slot, metric: Is, attributes: &Attributes, totals: &Totals) {
-        if totals.durations(self.scale).count() == 0 {
+        if !totals.has_durations() {
             return;
         }
         let zero = || Sum::Durations(Totals::zero(self.scale));

@@ -61,6 +61,11 @@ impl Totals {
         self.amount(Amount::Untimed) + self.buckets.iter().sum::<u64>()
     }
 
+    /// Returns true if a transaction has a duration.
+    pub fn has_durations(&self) -> bool {
+        self.buckets.iter().any(|count| *count > 0)
+    }
+
     /// Returns the durations.
     pub fn durations(&self, scale: Scale) -> ExponentialHistogram {
         ExponentialHistogram::from_slots(scale, &self.buckets, self.sum)

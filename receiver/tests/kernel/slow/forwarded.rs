@@ -13,17 +13,10 @@ fn late_after_a_router(version: Version) {
     let of_udp: Vec<_> = ["host"].into_iter().chain(layers(&sidecar)).collect();
     // Segments from this node have no receive timestamp before the transport protocol.
     let of_tcp: Vec<_> = of_udp.iter().copied().filter(|layer| *layer != "ip").collect();
-    let (client, server) = stream(&wire);
-    read_late(&client, &server, || ());
-    let slow = read_late(&client, &server, late);
-    let (span, steps) = traced(&sidecar, &slow);
+    let (slow, span, steps) = late_segment(&sidecar, &wire);
     slow.assert(&span, &steps, &of_tcp);
-
     if sees_datagrams(&line, "socket_read") {
-        let (client, server) = sockets(&wire);
-        receive_late(&client, &server, || (), SMALL);
-        let slow = receive_late(&client, &server, late, SMALL);
-        let (span, steps) = traced(&sidecar, &slow);
+        let (slow, span, steps) = late_datagram(&sidecar, &wire, SMALL);
         slow.assert(&span, &steps, &of_udp);
     }
 }

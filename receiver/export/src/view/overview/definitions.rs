@@ -74,7 +74,13 @@ pub(super) static DEFINITIONS: [Definition; Figure::ALL.len()] = [
         Kind::Quantile(0.99),
         &[all("undercurrent.network.receive.wait.duration")],
     ),
-    figure("time in the host (p99)", "host", 6, Kind::Quantile(0.99), &[some(DURATION, &[(LAYER, &["socket_read"])])]),
+    figure(
+        "time from arrival to read (p99)",
+        "read",
+        6,
+        Kind::Quantile(0.99),
+        &[some(DURATION, &[(LAYER, &["socket_read"])])],
+    ),
     figure(
         "time to the transport protocol (p99)",
         "stack",

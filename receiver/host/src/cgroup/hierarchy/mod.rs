@@ -23,7 +23,6 @@ use self::mounts::{Mount, View};
 pub use self::{
     mounts::Mounts,
     processes::netns_of,
-    tasks::all_threads,
     usage::UsageError,
     walk::{Limits, Scan},
 };

@@ -1,7 +1,7 @@
 //! Numbers of threads by cgroup.
 
 use super::{
-    Hierarchy, UsageError, Version,
+    Cgroup, Hierarchy, UsageError, Version,
     walk::{Limits, Queues, walk},
 };
 use crate::cgroup::{CgroupId, CgroupPath};
@@ -28,7 +28,7 @@ impl Hierarchy {
         let found = walk(directory, path.clone(), BELOW.depth, Queues::single(BELOW.cgroups));
         let below = found.map_err(|_| UsageError::Gone)?.cgroups.into_iter().skip(1);
         // A descendant that was removed meanwhile has no threads.
-        let listed = |cgroup: super::Cgroup| match self.listed(cgroup.id, &cgroup.path) {
+        let listed = |cgroup: Cgroup| match self.listed(cgroup.id, &cgroup.path) {
             Err(UsageError::Gone) => Ok(0),
             counted => counted,
         };
@@ -40,14 +40,4 @@ impl Hierarchy {
         let name = if self.version == Version::V2 { "cgroup.threads" } else { "tasks" };
         self.count(Some(&self.tree), id, path, name, |text| Some(text.lines().count() as u64))
     }
-}
-
-/// Returns the number of threads of all processes and of the kernel, from the fourth number of `/proc/loadavg` (`loadavg_proc_show`, Linux 5.10
-/// to 7.3).
-///
-/// # Errors
-/// If the file cannot be read.
-pub fn all_threads() -> std::io::Result<u64> {
-    let load = <procfs::LoadAverage as procfs::Current>::current().map_err(std::io::Error::other)?;
-    Ok(load.max.into())
 }

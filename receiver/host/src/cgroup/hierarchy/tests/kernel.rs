@@ -93,7 +93,7 @@ fn threads_are_those_of_a_cgroup_and_its_descendants() {
         assert_eq!(counted(), [0, 0]);
         let _burners = [tree.burn(&inner), tree.burn(&inner)];
         assert_eq!(counted(), [2, 2]);
-        assert!(all_threads().unwrap() > 2);
+        assert!(crate::load::all_threads().unwrap() > 2);
         assert_eq!(hierarchy.threads(inner_id, &tree.path), Err(UsageError::Gone));
     }
 }
