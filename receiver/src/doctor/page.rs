@@ -222,7 +222,7 @@ fn incurable(hooks: &[HookReport]) -> String {
         return String::new();
     }
     let mut text = String::from(
-        "\nThese programs cannot run here, and need no action: the table of hooks has their alternates.\n",
+        "\nThese programs cannot run here. The table of hooks names the alternate of each, or says that its hook is unavailable.\n",
     );
     for (refusal, programs) in refusals {
         text.push_str(&fact("refused", &programs.join(", ")));
