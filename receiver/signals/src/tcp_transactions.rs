@@ -90,7 +90,8 @@ static TRANSACTION_KIND: DurationKind = DurationKind {
     signal: "tcp_transactions",
     metric: &TRANSACTION,
     series: Series::TRANSACTION,
-    losses: |_, _| vec![PacketLoss::MissingStart],
+    // A server may begin its response before the request has ended.
+    losses: |_, _| vec![PacketLoss::Negative, PacketLoss::MissingStart],
     describe: |series| match series {
         Series::Transaction(of) => Attributes::new().with(ROLE.key, role(of)),
         _ => Attributes::new(),

@@ -42,10 +42,11 @@ fn container(scene: &Scene) {
         (cpu_time(&group) >= USED).then_some(())
     });
     drop(burner);
-    // The process has ended, so the statistics are final.
-    let used = cpu_time(&group);
-    let line = sidecar.snapshot();
-    assert_eq!(cpu_time(&group), used);
+    // The kernel counts the last microseconds of a process after its parent has heard of its end.
+    let (used, line) = wait_for("the statistics to be final", patience(Duration::from_secs(5)), || {
+        let (before, line) = (cpu_time(&group), sidecar.snapshot());
+        (cpu_time(&group) == before).then_some((before, line))
+    });
     record(CPU_TIME, exported(&line, CPU_TIME, &[], &group), exactly(used));
     let divided = ["network", "compute"].map(|used| line.find(CPU_TIME, &[(USE, used)]).count());
     assert_eq!(divided, [0, 0], "without the time of network events there is no division");
