@@ -40,10 +40,9 @@ empty! {
     #[kprobe] udp_rcv_probe(ProbeContext) = 0;
     #[kprobe] udpv6_rcv_probe(ProbeContext) = 0;
     #[fentry] tcp_queue_rcv(FEntryContext) = 0;
-    #[fexit] udp_enqueue_schedule_skb(FExitContext) = 0;
+    #[fentry] udp_enqueue_schedule_skb(FEntryContext) = 0;
     #[kprobe] tcp_queue_rcv_probe(ProbeContext) = 0;
-    #[kprobe] udp_enqueue_entry_probe(ProbeContext) = 0;
-    #[kretprobe] udp_enqueue_exit_probe(RetProbeContext) = 0;
+    #[kprobe] udp_enqueue_schedule_skb_probe(ProbeContext) = 0;
     #[btf_tracepoint(function = "sk_data_ready")] sk_data_ready(BtfTracePointContext) = 0;
     #[fentry] tcp_recv_timestamp(FEntryContext) = 0;
     #[fentry] skb_consume_udp(FEntryContext) = 0;

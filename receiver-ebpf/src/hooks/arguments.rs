@@ -82,6 +82,4 @@ registers! {
     second = "register.second";
     /// Returns the third argument, at the function's entry.
     third = "register.third";
-    /// Returns the return value, at the function's exit.
-    returned = "register.returned";
 }

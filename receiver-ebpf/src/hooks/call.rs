@@ -89,7 +89,7 @@ fn sched_waking(ctx: BtfTracePointContext) -> i32 {
 fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     let (from, to): (Ptr<Task>, Ptr<Task>) = (ctx.pointer(1), ctx.pointer(2));
     let next = to.read(&TASK_ID);
-    processor::switched(to, next == 0);
+    processor::switched(from, to, next == 0);
     reader_states::switched(next);
     socket_calls::switched(from, to);
     0

@@ -1,9 +1,9 @@
 //! Arrival in a socket's receive queue.
 
 use aya_ebpf::{
-    macros::{btf_tracepoint, fentry, fexit, kprobe, kretprobe, map},
+    macros::{btf_tracepoint, fentry, kprobe, map},
     maps::PerCpuArray,
-    programs::{BtfTracePointContext, FEntryContext, FExitContext, ProbeContext, RetProbeContext},
+    programs::{BtfTracePointContext, FEntryContext, ProbeContext},
 };
 use undercurrent_ebpf::abi::{
     latency::{IpVersion, Layer, ReceivePoint, Transport},
@@ -12,7 +12,7 @@ use undercurrent_ebpf::abi::{
 
 use super::{
     ETH_P_IPV6, IPPROTO_UDP,
-    arguments::{first, returned, second},
+    arguments::{first, second},
     reached_in_order, reached_over, reached_socket,
     socket::{is_inet, peer_ip_version},
     subject::InSocket,
@@ -22,12 +22,13 @@ use crate::{
         context::Arguments as _,
         event::PacketEvent,
         fields::{
-            SKB_CB, SKB_PROTOCOL, SOCK_PROTOCOL, SOCK_RCVQ_TAIL, SOCK_RECEIVE_QUEUE, SOCK_TYPE, SkBuff, Sock, TCP_END,
+            SKB_CB, SKB_PROTOCOL, SOCK_PROTOCOL, SOCK_RCVQ_TAIL, SOCK_RECEIVE_ALLOCATED, SOCK_RECEIVE_BUFFER,
+            SOCK_RECEIVE_QUEUE, SOCK_TYPE, SkBuff, Sock, TCP_END,
         },
         filter::{FilterMode, specialize},
         head_of_line::{self, At},
         owner,
-        pointer::{Probed, Ptr},
+        pointer::{Access, Probed, Ptr, Typed},
         sample, tcp,
         workarounds::Once,
     },
@@ -37,11 +38,17 @@ use crate::{
 /// `sock.sk_type` of UDP sockets.
 const SOCK_DGRAM: u16 = 2;
 
-/// Handles a datagram that is in its socket's queue. The socket is trusted.
+/// Handles a datagram that is about to enter its socket's queue. The socket is trusted.
 #[inline(always)]
-fn enqueued(sock: Ptr<Sock>, skb: Ptr<SkBuff>, mode: FilterMode) {
+fn datagram_enters(sock: Ptr<Sock>, skb: Ptr<SkBuff>, mode: FilterMode) {
     let slot = move || owner::slot_of_owner(sock);
     reached_socket(skb, &InSocket { sock, skb }, Layer::SocketEnqueued, Transport::Udp, mode, slot);
+}
+
+/// Returns true if UDP refuses a datagram because the socket's queue is full, by the rule of `__udp_enqueue_schedule_skb` (5.10 to 7.3).
+#[inline(always)]
+fn is_full<A: Access>(sock: Ptr<Sock, A>) -> bool {
+    sock.read(&SOCK_RECEIVE_ALLOCATED) > sock.read(&SOCK_RECEIVE_BUFFER)
 }
 
 /// Handles a packet for a kprobe. A kprobe has no access to socket storage, so the packet counts for the socket's creator.
@@ -82,42 +89,22 @@ fn tcp_queue_rcv_probe(ctx: ProbeContext) -> i32 {
     0
 }
 
-/// `int __udp_enqueue_schedule_skb(struct sock *sk, struct sk_buff *skb)`, 5.10 to 7.3. At exit: a full socket refuses the
+/// `int __udp_enqueue_schedule_skb(struct sock *sk, struct sk_buff *skb)`, 5.10 to 7.3. At entry: at exit a reader may have freed the
 /// packet.
-#[fexit]
-fn udp_enqueue_schedule_skb(ctx: FExitContext) -> i32 {
-    // The word after the two arguments is the return value. `bpf_get_func_ret` requires 5.17.
-    let refused = ctx.word(2) as i32;
-    if refused != 0 {
+#[fentry]
+fn udp_enqueue_schedule_skb(ctx: FEntryContext) -> i32 {
+    if is_full::<Typed>(ctx.pointer(0)) {
         return 0;
     }
-    specialize!(|mode| enqueued(ctx.pointer(0), ctx.pointer(1), mode))
+    specialize!(|mode| datagram_enters(ctx.pointer(0), ctx.pointer(1), mode))
 }
 
-/// The socket and the packet that this CPU is about to enqueue. One entry suffices: the function runs with bottom halves
-/// disabled, so no other packet interrupts it on this CPU.
-#[map]
-static ENQUEUING: PerCpuArray<[u64; 2]> = PerCpuArray::with_max_entries(1, 0);
-
-/// [`udp_enqueue_schedule_skb`] by kprobe, at entry: a kprobe at exit cannot read the arguments.
+/// [`udp_enqueue_schedule_skb`] by kprobe.
 #[kprobe]
-fn udp_enqueue_entry_probe(ctx: ProbeContext) -> i32 {
-    if let Some(entry) = ENQUEUING.get_ptr_mut(0) {
-        // SAFETY: this CPU's entry, which lives as long as the program.
-        unsafe { *entry = [first(&ctx), second(&ctx)] };
-    }
-    0
-}
-
-/// [`udp_enqueue_schedule_skb`] by kprobe, at exit. Calls that began before the entry program was attached are ignored.
-#[kretprobe]
-fn udp_enqueue_exit_probe(ctx: RetProbeContext) -> i32 {
-    let Some(entry) = ENQUEUING.get_ptr_mut(0) else { return 0 };
-    // SAFETY: this CPU's entry, which lives as long as the program.
-    let [sock, skb] = unsafe { core::ptr::replace(entry, [0; 2]) };
-    let refused = returned(&ctx) as i32;
-    if refused == 0 && skb != 0 {
-        probed(Ptr::at(sock), Ptr::at(skb), Transport::Udp);
+fn udp_enqueue_schedule_skb_probe(ctx: ProbeContext) -> i32 {
+    let (sock, skb) = (Ptr::at(first(&ctx)), Ptr::at(second(&ctx)));
+    if !is_full(sock) {
+        probed(sock, skb, Transport::Udp);
     }
     0
 }

@@ -147,6 +147,10 @@ fields! {
     SOCK_RECEIVE_QUEUE: Field<Sock, Embedded<SkBuffHead>> = "sock.sk_receive_queue";
     /// Last packet of the receive queue; the queue's own address if it is empty.
     SOCK_RCVQ_TAIL: Field<Sock, Address<SkBuff>> = "sock.sk_receive_queue.prev";
+    /// Bytes of memory that packets in the receive queue occupy.
+    SOCK_RECEIVE_ALLOCATED: Field<Sock, i32> = "sock.sk_backlog.rmem_alloc.counter";
+    /// Limit of this memory, in bytes.
+    SOCK_RECEIVE_BUFFER: Field<Sock, i32> = "sock.sk_rcvbuf";
     /// Packets in the receive queue.
     SOCK_QUEUE: Field<Sock, u32> = "sock.sk_receive_queue.qlen";
     /// Packets that a reader of UDP has moved from the receive queue to the reader queue.
@@ -237,6 +241,8 @@ fields! {
     REGS_CALL_X86: Field<PtRegs, u64> = "pt_regs.orig_ax";
     /// Number of the system call on arm64; -1 if there is none.
     REGS_CALL_ARM64: Field<PtRegs, i32> = "pt_regs.syscallno";
+    /// State of the task on x86, with `TS_COMPAT` during a system call by another interface.
+    TASK_STATUS: Field<Task, u32> = "task_struct.thread_info.status";
     /// Lowest address of the task's stack in the kernel.
     TASK_STACK: Field<Task, u64> = "task_struct.stack";
 }

@@ -38,7 +38,8 @@ use crate::kernel::{
     constant::constants,
     field::read_at,
     fields::{
-        EVENT_DUE, PerfEvent, PtRegs, REGS_CALL_ARM64, REGS_CALL_X86, REGS_SP, TASK_FLAGS, TASK_ID, TASK_STACK, Task,
+        EVENT_DUE, PerfEvent, PtRegs, REGS_CALL_ARM64, REGS_CALL_X86, REGS_SP, TASK_FLAGS, TASK_ID, TASK_STACK,
+        TASK_STATUS, Task,
     },
     owner,
     pointer::{Probed, Ptr},
@@ -76,6 +77,10 @@ constants! {
 
 /// `PF_KTHREAD` and `PF_IO_WORKER` of `include/linux/sched.h` (5.10 to 7.3): tasks without a system call.
 const PF_KERNEL: u32 = 0x0020_0000 | 0x10;
+
+/// `TS_COMPAT` of `arch/x86/include/asm/thread_info.h` (5.10 to 7.3): the task makes a system call of 32-bit programs, which have other
+/// numbers.
+const TS_COMPAT: u32 = 2;
 
 /// `THREAD_SIZE` of x86-64, and of arm64 with pages of 4 KiB. Where it is larger, some samples of task context count as
 /// samples of interrupts, which costs unneeded stacks.
@@ -196,10 +201,15 @@ fn origin(ctx: &PerfEventContext) -> Origin {
     Origin::Other
 }
 
-/// Returns true if the system call of the current task can do network work, or is unknown.
+/// Returns true if the system call of the current task can do network work, or is unknown: one of a 32-bit program, for example.
 #[inline(always)]
 fn calls_network() -> bool {
     if REGISTERS.get() == 0 {
+        return true;
+    }
+    // SAFETY: the helper returns a typed `task_struct`.
+    let task = unsafe { Ptr::<Task>::typed(bpf_get_current_task_btf() as *const Task) };
+    if task.get(&TASK_STATUS).is_some_and(|status| status & TS_COMPAT != 0) {
         return true;
     }
     // SAFETY: the helpers return a typed `task_struct` and its typed `pt_regs`.

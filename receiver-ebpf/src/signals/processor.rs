@@ -66,11 +66,12 @@ fn here() -> Option<&'static mut ProcessorCells> {
 /// Handles a switch from the current task to another one. Nothing is read between tasks in the same cgroups. The idle task is charged
 /// nothing.
 #[inline(always)]
-pub fn switched(to: Ptr<Task>, is_idle: bool) {
+pub fn switched(from: Ptr<Task>, to: Ptr<Task>, is_idle: bool) {
     if let Some(cells) = here() {
         // A set of cgroups exists as long as a task in it runs, so its address does not change its meaning meanwhile.
         let next = if is_idle { IDLE } else { to.follow(&TASK_CSS_SET).identity() };
-        if next == cells.running {
+        // The current task may have joined other cgroups since it was switched to, as a container's first process does.
+        if next == cells.running && (is_idle || from.follow(&TASK_CSS_SET).identity() == next) {
             return;
         }
         let grown = read(cells, clock::monotonic, &Counter::ALL);

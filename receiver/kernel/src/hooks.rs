@@ -255,21 +255,23 @@ pub static TRANSPORT: Hook = Hook {
         ),
     ],
 };
-/// The kernel has appended a packet to a socket's receive queue.
+/// Enqueues a datagram, or refuses it.
+const UDP_ENQUEUE: &str = "__udp_enqueue_schedule_skb";
+
+/// The kernel appends a packet to a socket's receive queue.
 pub static SOCKET_ENQUEUED: Hook = Hook {
     name: "socket_enqueued",
     reads_timestamps: true,
     sees_traffic: true,
     within: None,
     alternates: &[
-        whole(FENTRY, &[fentry("tcp_queue_rcv"), fexit("udp_enqueue_schedule_skb", "__udp_enqueue_schedule_skb")]),
+        whole(
+            FENTRY,
+            &[fentry("tcp_queue_rcv"), Program { symbol: "udp_enqueue_schedule_skb", ..fentry(UDP_ENQUEUE) }],
+        ),
         whole(
             KPROBE,
-            &[
-                kprobe("tcp_queue_rcv_probe", "tcp_queue_rcv"),
-                kprobe("udp_enqueue_entry_probe", "__udp_enqueue_schedule_skb"),
-                kretprobe("udp_enqueue_exit_probe", "__udp_enqueue_schedule_skb"),
-            ],
+            &[kprobe("tcp_queue_rcv_probe", "tcp_queue_rcv"), kprobe("udp_enqueue_schedule_skb_probe", UDP_ENQUEUE)],
         ),
         Alternate {
             name: TRACEPOINT,

@@ -4,6 +4,8 @@
 //! missing helper as placeholders ([`undercurrent_ebpf::abi::cast`]). On kernels without the function, the verifier
 //! never reaches these calls.
 
+mod accepted;
+
 use undercurrent_ebpf::abi::cast::{CONTEXT, PACKET, POINTER};
 
 use super::{
@@ -26,11 +28,11 @@ pub struct Casts {
     pub packet: Option<u32>,
 }
 
-/// A function of Linux 6.12. Programs of tracepoints can call `bpf_dynptr_from_skb` since 6.11, which no type shows.
-const SINCE_6_12: &str = "bpf_copy_from_user_str";
+/// The tracepoint with a packet whose program calls `bpf_dynptr_from_skb`.
+const COPIED: &str = "skb_copy_datagram_iovec";
 
 impl Casts {
-    /// Returns the ids that the running kernel's BTF declares.
+    /// Returns the ids that the running kernel's BTF declares. Loads a program to see which calls the verifier accepts.
     #[must_use]
     pub fn of(types: &Btf<'_>) -> Self {
         let function = |name| types.function(name).map(|function| function.id.0);
@@ -38,7 +40,10 @@ impl Casts {
         let of_struct = |name| pointer.and_then(|_| types.find(name, Kind::Struct)).map(|id| id.0);
         let tcp_socket = of_struct("tcp_sock");
         let tcp_segment = of_struct("sk_buff").zip(of_struct("tcp_skb_cb"));
-        let packet = function(SINCE_6_12).and_then(|_| function("bpf_dynptr_from_skb"));
+        // Programs of tracepoints can call it since 6.12.
+        let packet = function("bpf_dynptr_from_skb").filter(|function| {
+            types.tracepoint(COPIED).is_some_and(|tracepoint| accepted::at_tracepoint(tracepoint.id.0, *function))
+        });
         Self { context, pointer, tcp_socket, tcp_segment, packet }
     }
 

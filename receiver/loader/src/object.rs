@@ -17,7 +17,7 @@ use super::{
     fields::{self, ResolvedField},
     globals::{self, DeclarationError},
     loader,
-    registers::{REGISTERS, Registers},
+    registers::REGISTERS,
 };
 pub use crate::cgroup::Ownership;
 
@@ -166,10 +166,10 @@ impl KernelFacts<'_> {
     }
 }
 
-/// Returns the constants that locate arguments and the return value in a kprobe's registers.
-fn registers() -> [(String, u32); 4] {
-    let Registers { arguments: [first, second, third, ..], returned } = REGISTERS.unwrap_or_default();
-    let places = [("first", first), ("second", second), ("third", third), ("returned", returned)];
+/// Returns the constants that locate arguments in a kprobe's registers.
+fn registers() -> [(String, u32); 3] {
+    let [first, second, third, ..] = REGISTERS.unwrap_or_default();
+    let places = [("first", first), ("second", second), ("third", third)];
     places.map(|(name, place)| (format!("register.{name}"), place))
 }
 
@@ -178,7 +178,7 @@ fn places(layer: usize, named: Option<&Named>) -> [(String, u32); 3] {
     let place = named.and_then(|named| named.found.as_ref().ok());
     let packet = place.map_or(0, |place| place.packet);
     let socket = place.and_then(|place| place.socket).unwrap_or(ABSENT);
-    let register = REGISTERS.map_or(0, |registers| registers.arguments[packet as usize]);
+    let register = REGISTERS.map_or(0, |registers| registers[packet as usize]);
     let places = [("packet", packet), ("socket", socket), ("register", register)];
     places.map(|(argument, value)| (format!("extra.{layer}.{argument}"), value))
 }

@@ -24,7 +24,7 @@ const SERVED_BY: [(&str, &str); 4] = [
 ];
 
 /// The consequences of missing fields.
-const COSTS: [(&str, &str); 4] = [
+const COSTS: [(&str, &str); 5] = [
     (
         "sk_buff.tstamp_type..sk_buff.mono_delivery_time",
         "this costs nothing before Linux 5.18, because departure times never reach a receive hook there; later kernels' \
@@ -37,6 +37,11 @@ const COSTS: [(&str, &str); 4] = [
     (
         "perf_event.hw.hrtimer._softexpires",
         "a late sample of the timer counts as one period, and the samples that the kernel drops are not counted",
+    ),
+    (
+        "task_struct.thread_info.status",
+        "samples in system calls of 32-bit programs count as other work if a call with the same number of 64-bit programs does no \
+         network work",
     ),
     (
         "task_group.se",

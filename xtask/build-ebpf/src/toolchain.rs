@@ -12,11 +12,20 @@ use xtask_common::{cargo, machine, packages};
 
 use super::builder::{Builder, Kind};
 
-/// Packages of Debian 12. The first ones affect the object; the others are needed to build bpf-linker.
-const PACKAGES: [&str; 7] =
-    ["rustc-web", "cargo-web", "libstd-rust-web-dev-bpf", "llvm-22", "llvm-22-dev", "libzstd-dev", "zlib1g-dev"];
+/// Packages of Debian 12. The first ones affect the object; the others are needed to build bpf-linker. LLVM copies the lines of source
+/// files that exist into BTF's line information, so the sources of `core` must be installed.
+const PACKAGES: [&str; 8] = [
+    "rustc-web",
+    "cargo-web",
+    "libstd-rust-web-dev-bpf",
+    "rust-web-src",
+    "llvm-22",
+    "llvm-22-dev",
+    "libzstd-dev",
+    "zlib1g-dev",
+];
 /// Number of [`PACKAGES`] in the record.
-const RECORDED: usize = 4;
+const RECORDED: usize = 5;
 const LLVM: &str = "/usr/lib/llvm-22";
 const LINKER_VERSION: &str = "0.13.0";
 

@@ -26,6 +26,9 @@ const NICS: &str = "vm_nics";
 /// Prefix of the tests that need a guest with two hyper-threads on each core.
 const THREADS: &str = "vm_threads";
 
+/// Prefix of the tests that need a guest where threads process the packets of loopback and veth.
+const BACKLOG: &str = "vm_backlog";
+
 /// The tests of the quick tier: every program loads and fires, and each signal has a count. The matrix compares times.
 const QUICK: [&str; 3] = [
     "doctor::every_hook_is_served_as_this_kernel_allows_and_fires",
@@ -134,6 +137,11 @@ pub fn nics() -> anyhow::Result<Tally> {
 /// Runs the tests that need two hyper-threads on each core.
 pub fn threads() -> anyhow::Result<Tally> {
     run(&["--kernel", "6.12", "--threads", "2"], &["--ignored", THREADS])
+}
+
+/// Runs the tests that need threads for the packets of loopback and veth.
+pub fn backlog() -> anyhow::Result<Tally> {
+    run(&["--kernel", "6.12", "--parameter", "thread_backlog_napi"], &["--ignored", BACKLOG])
 }
 
 /// Runs tests with trampolines, those of the level `normal`, then the tests of latency for each set of alternates.

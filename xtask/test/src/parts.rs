@@ -88,6 +88,8 @@ pub const PARTS: &[Part] = &[
     Part::matrix("vm-5.10", "latency under Linux 5.10 by every set of hooks", guest::linux_5_10).waits(),
     Part::matrix("vm-nics", "a NIC that stamps packets, under a general Linux 6.12", guest::nics).waits(),
     Part::matrix("vm-threads", "two hyper-threads on each core, under Linux 6.12", guest::threads).waits(),
+    Part::matrix("vm-backlog", "threads that process packets of loopback and veth, under Linux 6.12", guest::backlog)
+        .waits(),
     Part::matrix("vm-icount", "softirq time against ftrace's where the clock counts instructions", guest::instructions),
     Part::matrix("receiver", "a collector with the receiver `undercurrent` runs the sidecar", receiver).needs_root(),
     Part::matrix(

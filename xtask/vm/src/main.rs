@@ -105,6 +105,9 @@ struct Run {
     /// Make the second network interface a NIC that stamps PTP's packets; general kernels alone have its driver
     #[arg(long)]
     stamps: bool,
+    /// A parameter of the kernel beside the usual ones (repeatable)
+    #[arg(long = "parameter", value_name = "NAME[=VALUE]")]
+    parameters: Vec<String>,
     /// Kernel modules to load beside the usual ones, separated by spaces
     #[arg(long, value_delimiter = ' ')]
     modules: Vec<String>,

@@ -64,6 +64,8 @@ pub struct Machine<'a> {
     pub in_turns: bool,
     /// True if the second interface is a NIC that timestamps packets.
     pub stamps: bool,
+    /// Parameters of the kernel beside the usual ones.
+    pub parameters: &'a [String],
     /// Rate of this machine's time stamp counter. The guest has an equal rate unless its clock counts instructions.
     pub tsc: Kilohertz,
     /// Memory of the guest.
@@ -113,7 +115,9 @@ impl Machine<'_> {
         // Without this argument the guest measures the rate with an emulated timer. On a busy host its clock then ran up to eight
         // times too fast.
         let tsc = if self.icount { Kilohertz(1_000_000) } else { self.tsc };
-        line.add(["-append".to_owned(), format!("{KERNEL_ARGUMENTS} tsc_early_khz={}", tsc.0)]);
+        let rate = format!("tsc_early_khz={}", tsc.0);
+        let arguments = [KERNEL_ARGUMENTS, &rate].into_iter().chain(self.parameters.iter().map(String::as_str));
+        line.add(["-append".to_owned(), arguments.collect::<Vec<_>>().join(" ")]);
         line.add(["-chardev".to_owned(), format!("file,id=console,path={}", escaped(self.console))]);
         line.add(["-serial", "chardev:console"]);
         self.add_folders(&mut line);

@@ -78,6 +78,7 @@ pub fn run(options: &Run) -> anyhow::Result<i32> {
         icount: options.icount,
         in_turns: options.in_turns,
         stamps: options.stamps,
+        parameters: &options.parameters,
         tsc: stopwatch.rate(),
         memory: options.memory,
         kernel: &cached.vmlinux,

@@ -1,5 +1,7 @@
 //! Compares CPU time from samples with the exact time of softirqs, and the functions of samples with the traffic.
 
+#[cfg(target_arch = "x86_64")]
+mod compat;
 mod threads;
 mod traffic;
 

@@ -8,7 +8,7 @@ use super::{
         truth::record,
         wire::{Version, Wire},
     },
-    ESTIMATED, SAMPLES, flood, growth, start,
+    ESTIMATED, RECEIVE, SAMPLES, UDP_SEND, expect, flood, growth, start,
 };
 
 const KERNEL_THREAD: (&str, &str) = ("undercurrent.network.event", "kernel_thread");
@@ -81,4 +81,23 @@ fn the_time_of_threads_that_receive_is_network_work() {
     );
     // The thread also sleeps and wakes between its polls.
     record(ESTIMATED, estimated, 0.8 * exact - 4.0 * deviation..=exact + 4.0 * deviation);
+}
+
+#[test]
+#[ignore = "for a virtual machine with backlog threads; `cargo xtask test --only vm-backlog` runs it"]
+fn vm_backlog_threads_receive_in_functions() {
+    let parameters = fs::read_to_string("/proc/cmdline").unwrap();
+    assert!(parameters.contains("thread_backlog_napi"), "this kernel has no backlog threads: {parameters}");
+    for version in Version::ALL {
+        let sidecar = start();
+        let wire = Wire::veth(version);
+        let before = sidecar.snapshot();
+        expect(&sidecar, &[("kernel_thread", "udp_receive"), UDP_SEND], &[], version, || {
+            flood(&wire, Duration::from_millis(300));
+        });
+        let after = sidecar.snapshot();
+        let [threads, softirqs] = [KERNEL_THREAD, RECEIVE].map(|event| growth(&before, &after, SAMPLES, &[event]));
+        eprintln!("{threads} samples of threads, {softirqs} of softirqs");
+        assert!(softirqs < 0.1 * threads, "{softirqs} of {threads}");
+    }
 }

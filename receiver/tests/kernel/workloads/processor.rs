@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
     process::{Command, Stdio},
+    thread,
     time::Duration,
 };
 
@@ -16,7 +17,7 @@ use super::{
             line::{Line, Point},
             meters::Meters,
             sidecar::{Sidecar, file},
-            surroundings::{patience, skip, virtual_machine, wait_for},
+            surroundings::{on_one_cpu, patience, skip, virtual_machine, wait_for},
             truth::{exactly, record},
         },
     },
@@ -43,8 +44,20 @@ i=0; while [ $i -lt 50 ]; do i=$((i + 1)); sh -c 'exec sleep 0.001'; done
 i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done
 echo; read line"#;
 
+/// Starts processes one after another that join cgroups while they run, as a container's first process does, and then use CPU time.
+const JOINING: &str = r#"
+run='for file; do echo $$ >"$file" || exit; done; i=0; while [ $i -lt 60000 ]; do i=$((i + 1)); done'
+i=0; while [ $i -lt 20 ]; do i=$((i + 1)); sh -c "$run" sh "$@"; done"#;
+
 fn counted(line: &Line, metric: &str, group: &Group) -> f64 {
     line.find(metric, &[]).filter(|point| is(point, &group.path)).map(Point::amount).sum()
+}
+
+/// Waits until the sidecar knows the cgroup, and returns its snapshot.
+fn known(sidecar: &Sidecar, group: &Group) -> Line {
+    wait_for("the container to be known", patience(Duration::from_secs(10)), || {
+        Some(sidecar.snapshot()).filter(|line| line.points.iter().any(|point| is(point, &group.path)))
+    })
 }
 
 /// Returns the page faults and the context switches of a process with its ended children.
@@ -76,9 +89,7 @@ fn counters(scene: &Scene) {
     let mut output = BufReader::new(work.stdout.take().unwrap());
     output.read_line(&mut String::new()).unwrap();
     // Events before the sidecar knows the cgroup count for the node.
-    let before = wait_for("the container to be known", patience(Duration::from_secs(10)), || {
-        Some(sidecar.snapshot()).filter(|line| line.points.iter().any(|point| is(point, &group.path)))
-    });
+    let before = known(&sidecar, &group);
     let ([earlier_faults, earlier_switches], earlier) = (events(work.id()), cpu_time(&group));
     work.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     output.read_line(&mut String::new()).unwrap();
@@ -109,6 +120,34 @@ fn counters(scene: &Scene) {
 #[test]
 fn software_events_count_for_their_container() {
     everywhere("counters of a container", counters);
+}
+
+fn joined(scene: &Scene) {
+    if !scene.attributes_tasks() {
+        return;
+    }
+    let file = file(SOFTWARE);
+    let sidecar = scene.sidecar(&["--config", file.path().to_str().unwrap()]);
+    let group = scene.group();
+    let (before, earlier) = (counted(&known(&sidecar, &group), COUNTERS[0], &group), cpu_time(&group));
+    let files: Vec<_> = group.own().into_iter().map(|directory| directory.join("cgroup.procs")).collect();
+    // The parent stays in the cgroups of this test, so the CPU switches between both.
+    let run = || {
+        on_one_cpu();
+        Command::new("sh").args(["-c", JOINING, "sh"]).args(&files).status().unwrap()
+    };
+    let status = thread::scope(|scope| scope.spawn(run).join().unwrap());
+    assert!(status.success(), "{status}");
+    let used = cpu_time(&group) - earlier;
+    let cycles = counted(&sidecar.snapshot(), COUNTERS[0], &group) - before;
+    eprintln!("{used:.3} s: {cycles}");
+    assert!(used > 0.1, "{used}");
+    record(COUNTERS[0], cycles, exactly(used * 1e9));
+}
+
+#[test]
+fn processes_that_join_while_they_run_count_for_their_container() {
+    everywhere("counters of processes that join a container", joined);
 }
 
 #[test]
