@@ -4,7 +4,7 @@ use core::mem::size_of;
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-use super::histogram::HistogramCell;
+use super::{by_cpu::Entry, histogram::HistogramCell};
 
 /// Maximum number of NICs.
 pub const NICS: usize = 8;
@@ -102,5 +102,6 @@ pub struct DriverCells {
 const _: () = {
     assert!(size_of::<Conversion>() == 24);
     assert!(size_of::<NicClock>() == 56);
+    assert!(size_of::<DriverCells>().is_multiple_of(align_of::<Entry<u64>>()));
     assert!(size_of::<DriverCells>() == NICS * (size_of::<HistogramCell>() + 8 * DRIVER_LOSSES));
 };

@@ -1,5 +1,6 @@
 //! Types that cross the kernel boundary: fixed-width, `#[repr(C)]`, with asserted layouts, read through checked casts.
 
+pub mod by_cpu;
 pub mod cast;
 pub mod constant;
 pub mod cost;

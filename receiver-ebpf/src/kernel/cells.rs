@@ -1,8 +1,9 @@
 //! Histogram cells: exact bucket indices and plain additions.
 
 use aya_ebpf::{helpers::bpf_get_smp_processor_id, maps::Array};
-use undercurrent_ebpf::abi::histogram::{
-    GUESSES, HistogramCell, SPAN_ENTRIES, SPAN_LIMIT_BITS, SPAN_SHIFTS, SPANS, THRESHOLDS,
+use undercurrent_ebpf::abi::{
+    by_cpu::Entry,
+    histogram::{GUESSES, HistogramCell, SPAN_ENTRIES, SPAN_LIMIT_BITS, SPAN_SHIFTS, SPANS, THRESHOLDS},
 };
 
 use super::workarounds::checked_copy;
@@ -22,7 +23,7 @@ pub const BEYOND: u64 = 1 << SPAN_LIMIT_BITS[SPANS - 1];
 
 /// A map that user space reads through `mmap`, with one entry per possible CPU; the loader sets the number. It is no
 /// per-CPU array because every kernel inlines lookups in a plain array.
-pub type ByCpu<T> = Array<T>;
+pub type ByCpu<T> = Array<Entry<T>>;
 
 /// `BPF_F_MMAPABLE` of `include/uapi/linux/bpf.h`.
 pub const MMAPABLE: u32 = 1 << 10;
@@ -34,7 +35,7 @@ pub fn here<T>(map: &ByCpu<T>) -> Option<&'static mut T> {
     let cpu = unsafe { bpf_get_smp_processor_id() };
     // SAFETY: the entry lives as long as the program. Each word has one program as its writer, which the kernel does not run within its own
     // run (5.12 and later, raw tracepoints from 6.1 on), or is added to atomically. Earlier kernels may lose an addition.
-    map.get_ptr_mut(cpu).map(|entry| unsafe { &mut *entry })
+    map.get_ptr_mut(cpu).map(|entry| unsafe { &mut (*entry).0 })
 }
 
 /// A duration in nanoseconds that no bucket covers.

@@ -226,5 +226,6 @@ fn sibling() -> Option<*const ProcessorCells> {
     // SAFETY: the helper has no arguments.
     let cpu = unsafe { aya_ebpf::helpers::bpf_get_smp_processor_id() };
     let sibling = SIBLINGS.get(cpu)?.checked_sub(1)?;
-    PROCESSOR.get_ptr(sibling)
+    // SAFETY: an entry of the map; only the address is computed.
+    PROCESSOR.get_ptr(sibling).map(|entry| unsafe { &raw const (*entry).0 })
 }

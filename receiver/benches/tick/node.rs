@@ -16,7 +16,10 @@ use undercurrent::{
     signals::{Durations, LATENCY, LossConditions, SlotHistograms, durations},
     telemetry::{Scale, UnixNanos},
 };
-use undercurrent_ebpf::abi::series::{DurationCells, SERIES, Series};
+use undercurrent_ebpf::abi::{
+    by_cpu::Entry,
+    series::{DurationCells, SERIES, Series},
+};
 
 /// The number of CPUs.
 pub const CPUS: usize = 64;
@@ -42,7 +45,7 @@ pub fn latency() -> anyhow::Result<(Durations, usize)> {
     }
     let cells = ByCpu::<DurationCells>::map("LATENCY", node.as_fd(), CPUS)?;
     // A tick reads only the signal's series.
-    let all = usize::from(WORKLOADS) * layout.slot() * size_of::<u64>() + CPUS * size_of::<DurationCells>();
+    let all = usize::from(WORKLOADS) * layout.slot() * size_of::<u64>() + CPUS * size_of::<Entry<DurationCells>>();
     let bytes = all * LATENCY.series.len() / SERIES;
     let owned = Some(SlotHistograms::new(words, layout, &LATENCY, scale));
     let served = Series::ALL.map(|series| matches!(series, Series::Receive(_)));

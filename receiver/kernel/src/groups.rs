@@ -20,13 +20,7 @@ pub static FREE: PlannedMap = PlannedMap::new("FREE_GROUPS", size_of::<u32>(), S
 pub static INTERFACES: PlannedMap = PlannedMap::new(Table::Interfaces.map(), HASH_ENTRY, Sizing::groups);
 /// Counts of packets without a group, by CPU and reason.
 pub static LOSSES: PlannedMap =
-    PlannedMap::new(
-        "GROUP_LOSSES",
-        size_of::<GroupCells>(),
-        |sizing| {
-            if sizing.groups() > 0 { sizing.cpus } else { 0 }
-        },
-    );
+    PlannedMap::by_cpu::<GroupCells>("GROUP_LOSSES", |sizing| if sizing.groups() > 0 { sizing.cpus } else { 0 });
 /// All maps of groups.
 pub static MAPS: [&PlannedMap; 4] = [&GROUPS, &FREE, &INTERFACES, &LOSSES];
 

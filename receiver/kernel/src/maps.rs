@@ -13,6 +13,7 @@ use std::{
 };
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use undercurrent_ebpf::abi::by_cpu::Entry;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The error of a map that could not be mapped into memory.
@@ -87,10 +88,13 @@ pub struct ByCpu<T> {
 }
 
 impl<T: FromBytes + Immutable + KnownLayout> ByCpu<T> {
-    const WORDS: usize = {
-        assert!(size_of::<T>().is_multiple_of(8), "the kernel rounds entries up to eight bytes");
+    /// Words of a value.
+    const VALUE: usize = {
+        assert!(size_of::<T>().is_multiple_of(8), "values consist of words");
         size_of::<T>() / 8
     };
+    /// Words of an entry.
+    const ENTRY: usize = size_of::<Entry<T>>() / 8;
 
     /// Maps an array of `cpus` entries.
     ///
@@ -103,7 +107,7 @@ impl<T: FromBytes + Immutable + KnownLayout> ByCpu<T> {
     /// Returns the number of words of `cpus` entries.
     #[must_use]
     pub const fn words(cpus: usize) -> usize {
-        cpus * Self::WORDS
+        cpus * Self::ENTRY
     }
 
     /// Interprets words as entries.
@@ -114,8 +118,8 @@ impl<T: FromBytes + Immutable + KnownLayout> ByCpu<T> {
 
     /// Calls `visit` with a copy of each CPU's entry. Only one copy exists at any time.
     pub fn for_each(&self, mut visit: impl FnMut(usize, &T)) {
-        let mut copy = vec![0_u64; Self::WORDS];
-        for (cpu, entry) in self.words.slice(0..self.words.count()).chunks_exact(Self::WORDS).enumerate() {
+        let mut copy = vec![0_u64; Self::VALUE];
+        for (cpu, entry) in self.words.slice(0..self.words.count()).chunks_exact(Self::ENTRY).enumerate() {
             for (word, shared) in copy.iter_mut().zip(entry) {
                 *word = shared.load(Ordering::Relaxed);
             }

@@ -1,7 +1,9 @@
 //! The sizes of the maps, computed at start from CPUs, signals and the workload limit.
 
 use serde::{Deserialize, Serialize};
-use undercurrent_ebpf::abi::{extra, group::GROUPED, latency::IpVersion, series::SERIES, workload::Slot};
+use undercurrent_ebpf::abi::{
+    by_cpu::Entry, extra, group::GROUPED, latency::IpVersion, series::SERIES, workload::Slot,
+};
 
 use super::{
     constant::Constant,
@@ -168,6 +170,12 @@ impl PlannedMap {
     #[must_use]
     pub const fn new(name: &'static str, entry: usize, entries: fn(&Sizing) -> usize) -> Self {
         Self { name, entry, entries }
+    }
+
+    /// Declares a map with entries of type `T` for CPUs.
+    #[must_use]
+    pub const fn by_cpu<T>(name: &'static str, entries: fn(&Sizing) -> usize) -> Self {
+        Self::new(name, size_of::<Entry<T>>(), entries)
     }
 
     /// Returns the size on a machine; an unused map has the smallest size.

@@ -79,7 +79,7 @@ pub use status::statuses;
 pub use workload_cpu::{SharedCpuTimes, source as cpu_time_source};
 
 /// Softirq durations by CPU.
-pub static SOFTIRQS: PlannedMap = PlannedMap::new("SOFTIRQ", size_of::<SoftirqCells>(), |sizing| sizing.cpus);
+pub static SOFTIRQS: PlannedMap = PlannedMap::by_cpu::<SoftirqCells>("SOFTIRQ", |sizing| sizing.cpus);
 
 /// The reason for failed readings.
 const READ_FAILED: &str = "read_failed";

@@ -80,7 +80,7 @@ static SOCKETS: PlannedMap =
     PlannedMap::new("SOCKETS", size_of::<u64>(), |sizing| sizing.workloads.map_or(0, |_| SOCKET_ENTRIES));
 /// Failed lookups, by CPU and reason.
 static LOSSES: PlannedMap =
-    PlannedMap::new("OWNER_LOSSES", size_of::<OwnerCells>(), |sizing| sizing.workloads.map_or(0, |_| sizing.cpus));
+    PlannedMap::by_cpu::<OwnerCells>("OWNER_LOSSES", |sizing| sizing.workloads.map_or(0, |_| sizing.cpus));
 /// The ring of cgroup events, in bytes.
 static CGROUPS: PlannedMap = PlannedMap::new("CGROUPS", 1, |sizing| sizing.workloads.map_or(SMALLEST_RING, |_| RING));
 /// Every map that attribution uses.

@@ -53,7 +53,7 @@ impl DurationKind {
 pub const ABOVE_RANGE: &str = "above_range";
 
 /// Durations by CPU and series.
-pub static LATENCY: PlannedMap = PlannedMap::new("LATENCY", size_of::<DurationCells>(), |sizing| sizing.cpus);
+pub static LATENCY: PlannedMap = PlannedMap::by_cpu::<DurationCells>("LATENCY", |sizing| sizing.cpus);
 /// Durations by workload slot.
 pub static WORKLOAD_LATENCY: PlannedMap =
     PlannedMap::new("WORKLOAD_LATENCY", size_of::<u64>(), |sizing| sizing.slots() * sizing.by_workload().slot());

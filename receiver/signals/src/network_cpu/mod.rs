@@ -57,7 +57,7 @@ const REPLACED: &str = "call_replaced";
 /// Nanoseconds by slot, shard and [`CostKind`].
 static NETWORK_CPU: PlannedMap = PlannedMap::new("NETWORK_CPU", size_of::<[u64; cost::WORDS]>(), entries);
 /// The socket call on each CPU.
-static CALLS: PlannedMap = PlannedMap::new("CALLS", size_of::<RunningCall>(), |sizing| sizing.cpus);
+static CALLS: PlannedMap = PlannedMap::by_cpu::<RunningCall>("CALLS", |sizing| sizing.cpus);
 /// The socket calls of tasks that do not run.
 static WAITING_CALLS: PlannedMap =
     PlannedMap::new("WAITING_CALLS", size_of::<[u64; waiting_calls::TASKS]>(), |sizing| {

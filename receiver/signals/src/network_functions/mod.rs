@@ -167,10 +167,10 @@ const fn hook(source: SampleSource) -> &'static Hook {
 /// The ring of stacks, in bytes.
 static RING: PlannedMap = PlannedMap::new("SAMPLES", 1, |sizing| sizing.samples.max(SMALLEST_RING));
 /// The counts of each CPU.
-static CELLS: PlannedMap = PlannedMap::new("SAMPLE_CELLS", size_of::<SampleCells>(), |sizing| sizing.cpus);
+static CELLS: PlannedMap = PlannedMap::by_cpu::<SampleCells>("SAMPLE_CELLS", |sizing| sizing.cpus);
 
 /// The last receiver on each CPU.
-static RECEIVERS: PlannedMap = PlannedMap::new("RECEIVERS", size_of::<u64>(), |sizing| sizing.cpus);
+static RECEIVERS: PlannedMap = PlannedMap::by_cpu::<u64>("RECEIVERS", |sizing| sizing.cpus);
 
 /// The smallest ring on every architecture's page size, in bytes.
 const SMALLEST_RING: usize = 64 * 1024;

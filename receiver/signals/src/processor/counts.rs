@@ -17,7 +17,7 @@ use crate::{
 /// Words by slot and shard.
 pub static USE: PlannedMap = PlannedMap::new("PROCESSOR_USE", size_of::<[u64; WORDS]>(), entries);
 /// The state of each CPU.
-pub static CELLS: PlannedMap = PlannedMap::new("PROCESSOR", size_of::<ProcessorCells>(), |sizing| sizing.cpus);
+pub static CELLS: PlannedMap = PlannedMap::by_cpu::<ProcessorCells>("PROCESSOR", |sizing| sizing.cpus);
 /// The sibling of each CPU.
 pub static SIBLINGS: PlannedMap = PlannedMap::new("SIBLINGS", size_of::<u32>(), |sizing| sizing.cpus);
 

@@ -61,7 +61,7 @@ static READER_HOOKS: [&Hook; 2] = [&hooks::SCHED_WAKING, &hooks::SCHED_SWITCH];
 /// The waiting packets. `receive_wait` uses them too.
 pub static WAITING: PlannedMap = PlannedMap::new("WAITING", size_of::<Records>(), |_| record::ENTRIES);
 /// The scratch buffers and counts by CPU.
-static CELLS: PlannedMap = PlannedMap::new("SLOW", size_of::<SlowCells>(), |sizing| sizing.cpus);
+static CELLS: PlannedMap = PlannedMap::by_cpu::<SlowCells>("SLOW", |sizing| sizing.cpus);
 /// The selection of the packets of each workload.
 static OWNERS: PlannedMap = PlannedMap::new("SLOW_OWNERS", size_of::<SlowOwner>(), unsharded::<1>);
 /// The ring of selected packets, in bytes.

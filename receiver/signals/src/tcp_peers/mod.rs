@@ -50,7 +50,7 @@ static EDGES_MAP: PlannedMap = PlannedMap::new("EDGES", size_of::<Edge>(), |sizi
 /// The ends of connections. The kernel keeps a header of an entry, which is as large as its data.
 static PAIRS_MAP: PlannedMap = PlannedMap::new("PAIRS", 4 * size_of::<Pair>(), |_| PAIRS);
 /// Losses by CPU.
-static LOSSES: PlannedMap = PlannedMap::new("PEER_LOSSES", size_of::<PeerCells>(), |sizing| sizing.cpus);
+static LOSSES: PlannedMap = PlannedMap::by_cpu::<PeerCells>("PEER_LOSSES", |sizing| sizing.cpus);
 
 /// Returns the value of `undercurrent.reason`.
 const fn reason(loss: PeerLoss) -> &'static str {

@@ -3,12 +3,15 @@
 use std::array;
 
 use aya::{
-    Ebpf,
+    Ebpf, Pod,
     maps::Array,
     programs::{RawTracePoint, RawTracePointRunOptions, TestRun as _},
 };
 use undercurrent::{loader::loader, telemetry::Scale};
-use undercurrent_ebpf::abi::histogram::{BUCKETS, HistogramCell};
+use undercurrent_ebpf::abi::{
+    by_cpu::Entry,
+    histogram::{BUCKETS, HistogramCell},
+};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../ebpf/resolution.bpf.o");
 
@@ -26,6 +29,13 @@ pub struct Added {
     /// The changed buckets with their additions.
     pub slots: Vec<(usize, u64)>,
 }
+
+/// The words of a CPU.
+#[derive(Clone, Copy)]
+struct Words<const COUNT: usize>(Entry<[u64; COUNT]>);
+
+// SAFETY: words, which are never read beyond `COUNT`.
+unsafe impl<const COUNT: usize> Pod for Words<COUNT> {}
 
 impl Cells {
     /// Loads the programs with the tables of a scale.
@@ -76,8 +86,9 @@ impl Cells {
         program.test_run(options).unwrap();
     }
 
-    /// Returns the entry of a map.
+    /// Returns the words of CPU 0 in a map.
     fn words<const COUNT: usize>(&self, map: &str) -> [u64; COUNT] {
-        Array::try_from(self.0.map(map).unwrap()).unwrap().get(&0, 0).unwrap()
+        let map: Array<_, Words<COUNT>> = self.0.map(map).unwrap().try_into().unwrap();
+        map.get(&0, 0).unwrap().0.0
     }
 }

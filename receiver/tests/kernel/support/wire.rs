@@ -12,7 +12,7 @@ use std::{
 use super::{
     counters::Received,
     namespace::Namespace,
-    surroundings::{patience, wait_for},
+    surroundings::{on_one_cpu, patience, wait_for},
 };
 
 /// The interfaces of a namespace between the ends.
@@ -70,6 +70,21 @@ pub struct Wire {
 }
 
 impl Wire {
+    /// Lets the CPU of [`on_one_cpu`] process the packets that the right end receives. False if the kernel has no receive packet
+    /// steering.
+    pub fn steer(&self) -> bool {
+        const STEER: &str = "mount -t sysfs none /sys && echo $1 >/sys/class/net/wire/queues/rx-0/rps_cpus";
+        let last = thread::spawn(|| {
+            on_one_cpu();
+            rustix::thread::sched_getcpu()
+        });
+        let mask = format!("{:x}", 1_u64 << last.join().unwrap());
+        self.right.run(|| {
+            let output = Command::new("unshare").args(["--mount", "sh", "-c", STEER, "sh", &mask]).output().unwrap();
+            output.status.success()
+        })
+    }
+
     /// Creates a veth pair.
     pub fn veth(version: Version) -> Self {
         let (left, right) = (Namespace::new(), Namespace::new());

@@ -53,21 +53,6 @@ fn quantile(mut values: Vec<f64>, parts: usize) -> f64 {
     values[values.len() / parts]
 }
 
-/// Lets the CPU of [`on_one_cpu`] process the packets that the right end of a wire receives. False if the kernel has no receive
-/// packet steering.
-pub fn steer(wire: &Wire) -> bool {
-    const STEER: &str = "mount -t sysfs none /sys && echo $1 >/sys/class/net/wire/queues/rx-0/rps_cpus";
-    let last = thread::spawn(|| {
-        on_one_cpu();
-        rustix::thread::sched_getcpu()
-    });
-    let mask = format!("{:x}", 1_u64 << last.join().unwrap());
-    wire.right.run(|| {
-        let output = Command::new("unshare").args(["--mount", "sh", "-c", STEER, "sh", &mask]).output().unwrap();
-        output.status.success()
-    })
-}
-
 /// Starts a process that keeps the CPU of [`on_one_cpu`] busy.
 pub fn burn(group: &Group) -> Burner {
     thread::scope(|scope| {
@@ -125,7 +110,7 @@ fn proportional(scene: &Scene) {
     let [many, few, burning] = &groups;
     let sidecar = scene.sidecar(&[]);
     let wire = Wire::veth(Version::Ipv4);
-    let (steered, burner) = (steer(&wire), burn(burning));
+    let (steered, burner) = (wire.steer(), burn(burning));
     // The client and its servers share a CPU, so that every wakeup costs the same. The softirq runs on another one.
     on_first_cpu();
     // A server for each request of a turn, so that each request finds its server equally cold.
@@ -187,7 +172,7 @@ fn flooded(scene: &Scene) {
     // what runs there.
     let last = *cpus().last().unwrap();
     on_first_cpu();
-    steer(&wire);
+    wire.steer();
     let Server { worker, socket, client } = Server::start(&group, &wire);
     let requests = RATIO * requests();
     let trickle = || worker.answers(socket, requests, || client.ask(requests));

@@ -12,7 +12,7 @@ use super::{
         truth::{exactly, record},
         wire::{Version, Wire},
     },
-    charges::{Server, answer, burn, steer},
+    charges::{Server, answer, burn},
     scene::{Scene, everywhere},
     watch::is,
 };
@@ -65,7 +65,7 @@ fn moved(scene: &Scene) {
     let (receiving, burning) = (scene.group(), scene.group());
     let sidecar = scene.sidecar(&[]);
     let wire = Wire::veth(Version::Ipv4);
-    let is_steered = steer(&wire);
+    let is_steered = wire.steer();
     let servers = [on_the_first_cpu(|| Server::start(&receiving, &wire))];
     let load = || answer(&servers, &mut || servers[0].ask());
     // The first read assigns the socket to the workload.
