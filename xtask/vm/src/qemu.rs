@@ -179,6 +179,7 @@ mod tests {
             icount,
             in_turns,
             stamps: false,
+            parameters: &[],
             tsc: Kilohertz(2_400_000),
             memory: Mebibytes(512),
             kernel: Path::new("/k/vmlinux"),

@@ -31,7 +31,7 @@ const TCP: &[&str] = &[
 ];
 
 /// Structs that the fixtures keep with some members. Empty names are anonymous structs that contain kept members.
-const PARTS: [(&str, &[&str]); 21] = [
+const PARTS: [(&str, &[&str]); 22] = [
     ("Qdisc", &["enqueue", "flags"]),
     ("cgroup", &["kn", "root", "subsys"]),
     ("cgroup_root", &["hierarchy_id"]),
@@ -50,8 +50,9 @@ const PARTS: [(&str, &[&str]); 21] = [
     ("skb_shared_info", &["", "gso_segs", "hwtstamps", "tx_flags"]),
     ("socket", &["sk"]),
     ("task_group", &["se"]),
-    ("task_struct", &["cgroups", "comm", "flags", "group_leader", "pid", "stack", "tgid"]),
+    ("task_struct", &["cgroups", "comm", "flags", "group_leader", "pid", "stack", "tgid", "thread_info"]),
     ("tcp_sock", TCP),
+    ("thread_info", &["status"]),
     ("udp_sock", &["reader_queue"]),
 ];
 /// The enumerations that the fixtures keep with their values, if the kernel has them.
