@@ -268,7 +268,8 @@ fn a_refused_connection_is_logged_and_does_not_end_the_run() {
     // No process listens on a port that was just closed.
     let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a port").port();
     let endpoint = format!("http://127.0.0.1:{port}");
-    let mut command = undercurrent(&["--interval", "200ms", "--duration", "1500ms"]);
+    // The sidecar collects its log for a second before it sends it.
+    let mut command = undercurrent(&["--interval", "200ms", "--duration", "4s"]);
     let output = run(command.env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint));
     let said = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(NOTHING_DELIVERED), "{said}");
