@@ -28,6 +28,8 @@ pub fn calls(script: &str) -> Vec<Vec<String>> {
 fn call(words: &[String]) -> Option<Vec<String>> {
     let arguments = match words.iter().position(|word| word == IMAGE) {
         Some(image) if words[0] == "docker" && words[1] == "run" => &words[image + 1..],
+        // The name of a release.
+        _ if words.first().is_some_and(|word| word == "helm") => return None,
         _ if words.starts_with(&["cargo", "xtask", "run"].map(String::from)) => words.get(4..).unwrap_or_default(),
         _ => {
             // A name after an option belongs to the option, as in `--package undercurrent`.
@@ -65,5 +67,6 @@ fn calls_are_found_in_scripts() {
         ["undercurrent doctor --probe", "undercurrent"]
     );
     assert_eq!(found("docker run --name undercurrent undercurrent:local run"), ["undercurrent run"]);
+    assert_eq!(found("helm install undercurrent charts/undercurrent"), [""; 0]);
     assert_eq!(found("kubectl exec ds/undercurrent -- undercurrent doctor"), ["undercurrent doctor"]);
 }

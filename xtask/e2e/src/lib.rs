@@ -4,6 +4,7 @@ mod cached;
 pub mod collector;
 mod go;
 pub mod grafana;
+pub mod helm;
 pub mod jaeger;
 mod module;
 pub mod ports;

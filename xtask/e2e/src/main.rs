@@ -1,6 +1,7 @@
 //! `cargo xtask e2e` runs the sidecar's binary with the programs that users combine it with. `cargo xtask collector` builds the
 //! collector for these tests.
 
+mod chart;
 mod compose;
 mod dashboards;
 mod delivery;
@@ -50,6 +51,8 @@ struct Arguments {
 enum Scenario {
     /// The sidecar sends to a collector on loopback; what the collector wrote is checked.
     Collector,
+    /// The Helm chart has the objects of examples/kubernetes, and refuses wrong values.
+    Chart,
     /// examples/docker-compose with a real Docker engine of its own; what its collector wrote is checked.
     Compose,
     /// Two replicas of otel-config/gateway.yaml keep the traces with slow packets, add names of Kubernetes and drop internal series.
@@ -96,6 +99,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     };
     let tally = match arguments.scenario {
         Scenario::Collector => delivery::run(&sidecar).map(|()| Tally::passed(1)),
+        Scenario::Chart => chart::run().map(|()| Tally::passed(1)),
         Scenario::Compose => compose::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Gateway => gateway::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Receiver => receiver::run(&sidecar).map(|()| Tally::passed(1)),

@@ -99,6 +99,7 @@ pub const PARTS: &[Part] = &[
     ),
     Part::matrix("scrape", "a real Prometheus scrapes the series that another one receives by OTLP", scrape),
     Part::matrix("compose", "examples/docker-compose under a real Docker engine", compose),
+    Part::matrix("chart", "the Helm chart has the objects of examples/kubernetes and refuses wrong values", chart),
     Part::matrix("gateway", "otel-config/gateway.yaml keeps slow packets' traces and adds names", gateway),
     Part::matrix("traces", "slow requests of OpenTelemetry's SDK in Jaeger, through a collector", traces),
     Part::matrix("packages", "the packages install, measure and leave nothing, under Debian 11, 12 and 13", packages),
@@ -135,6 +136,10 @@ fn compose() -> anyhow::Result<Tally> {
 
 fn outage() -> anyhow::Result<Tally> {
     scenario("outage")
+}
+
+fn chart() -> anyhow::Result<Tally> {
+    scenario("chart")
 }
 
 fn gateway() -> anyhow::Result<Tally> {
