@@ -144,6 +144,11 @@ pub fn backlog() -> anyhow::Result<Tally> {
     run(&["--kernel", "6.12", "--parameter", "thread_backlog_napi"], &["--ignored", BACKLOG])
 }
 
+/// Runs the tests of the quick tier and of latency under Debian's real-time kernel.
+pub fn real_time() -> anyhow::Result<Tally> {
+    run(&["--kernel", "6.12-rt"], &[&QUICK[..], &["latency::", "the_verifier_accepts_every_program"]].concat())
+}
+
 /// Runs tests with trampolines, those of the level `normal`, then the tests of latency for each set of alternates.
 fn by_every_set(kernel: &str, tests: &[&str]) -> anyhow::Result<Tally> {
     Ok(run(&["--kernel", kernel], tests)?.and(by_level(kernel)?).and(by_alternates(kernel, false)?))

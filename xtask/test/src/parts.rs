@@ -86,6 +86,8 @@ pub const PARTS: &[Part] = &[
     )
     .waits(),
     Part::matrix("vm-5.10", "latency under Linux 5.10 by every set of hooks", guest::linux_5_10).waits(),
+    Part::matrix("vm-rt", "each signal and latency under a real-time Linux 6.12 (PREEMPT_RT)", guest::real_time)
+        .waits(),
     Part::matrix("vm-nics", "a NIC that stamps packets, under a general Linux 6.12", guest::nics).waits(),
     Part::matrix("vm-threads", "two hyper-threads on each core, under Linux 6.12", guest::threads).waits(),
     Part::matrix("vm-backlog", "threads that process packets of loopback and veth, under Linux 6.12", guest::backlog)

@@ -14,12 +14,13 @@ pub struct Kernel {
 }
 
 /// All kernels, oldest first. The cloud flavour has every hook, but half as many modules as the general flavour, which has the
-/// drivers of NICs.
+/// drivers of NICs. The real-time flavour has `PREEMPT_RT`.
 pub const KERNELS: &[Kernel] = &[
     Kernel { name: "5.10", suite: "bullseye-security", packages: &["linux-image-5.10.0-*-cloud-amd64"] },
     Kernel { name: "6.1", suite: "bookworm-security", packages: &["linux-image-6.1.0-*-cloud-amd64"] },
     Kernel { name: "6.12", suite: "bookworm-security", packages: &["linux-image-6.12.*+deb*-cloud-amd64"] },
     Kernel { name: "6.12-general", suite: "bookworm-security", packages: &["linux-image-6.12.*+deb*-amd64"] },
+    Kernel { name: "6.12-rt", suite: "bookworm-security", packages: &["linux-image-6.12.*+deb*-rt-amd64"] },
     Kernel {
         name: "7",
         suite: "sid",
@@ -130,6 +131,6 @@ mod tests {
 
     #[test]
     fn an_unknown_name_lists_the_known_kernels() {
-        assert!(named("6.13").unwrap_err().to_string().contains("5.10, 6.1, 6.12, 6.12-general, 7"));
+        assert!(named("6.13").unwrap_err().to_string().contains("5.10, 6.1, 6.12, 6.12-general, 6.12-rt, 7"));
     }
 }
