@@ -1,10 +1,14 @@
 //! Tests that measured and lost packets at every layer add up to the kernel's counts.
 
+use std::net::UdpSocket;
+
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+
 use super::support::{
-    counters::Received,
+    counters::{Received, dropped},
     line::{Line, Value},
     sidecar::Sidecar,
-    surroundings::{alone, often, tells_left_out, virtual_machine},
+    surroundings::{alone, often, skip, tells_left_out, virtual_machine},
     talk::Talk,
     truth::record,
     wire::{Version, Wire},
@@ -241,4 +245,39 @@ fn every_layer_counts_what_the_kernel_counted_over_ipv4() {
 fn every_layer_counts_what_the_kernel_counted_over_ipv6() {
     let Some(_alone) = alone("layers over IPv6") else { return };
     every_layer(Version::Ipv6);
+}
+
+/// Sends datagrams to a socket that no program reads, and whose receive buffer takes some of them.
+fn refused(version: Version) {
+    const SENT: u64 = 200;
+    /// Datagrams of other programs on a real machine.
+    const OTHERS: f64 = 5.0;
+    let (sidecar, wire) = (Sidecar::start(often()), Wire::veth(version));
+    let enqueued = |line: &Line| seen(line, "socket_enqueued", Some("udp"), version);
+    let right = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
+    let left = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
+    left.connect(right.local_addr().unwrap()).unwrap();
+    // The first datagram waits for the neighbour's address.
+    left.send(&[0x55; SMALL]).unwrap();
+    right.recv(&mut [0; SMALL]).unwrap();
+    set_socket_recv_buffer_size(&right, 8192).unwrap();
+    let before = sidecar.snapshot();
+    if served_by(&before, "socket_enqueued").is_none() {
+        return skip("a full queue of datagrams: no hook serves socket_enqueued");
+    }
+    (0..SENT).for_each(|_| assert_eq!(left.send(&[0x55; SMALL]).unwrap(), SMALL));
+    wire.settled();
+    let [_, full] = dropped(&wire.right, version);
+    let counted = enqueued(&sidecar.snapshot()) - enqueued(&before);
+    eprintln!("{version:?}: {counted} of {SENT} enqueued, {full} refused");
+    assert!((1..SENT).contains(&full), "{full} of {SENT} found the queue full");
+    let others = if virtual_machine().is_some() { 0.0 } else { OTHERS };
+    let kept = (SENT - full) as f64;
+    assert!((kept..=kept + others).contains(&counted), "{counted} of {kept}");
+}
+
+#[test]
+fn datagrams_that_find_the_queue_full_are_not_enqueued() {
+    let Some(_alone) = alone("a full queue of datagrams") else { return };
+    Version::ALL.into_iter().for_each(refused);
 }

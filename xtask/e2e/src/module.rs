@@ -58,7 +58,7 @@ impl GoModule {
     fn build_in(&self, folder: &Path) -> anyhow::Result<PathBuf> {
         let (title, version) = (self.title, self.version);
         let go = Go::find(title, self.oldest_go)?;
-        eprintln!("building {title} {version}: four minutes on two cores, once");
+        eprintln!("building {title} {version}: one to four minutes on two cores, once");
         for (file, text) in [("go.mod", self.go_mod), ("go.sum", self.go_sum)] {
             fs::write(folder.join(file), text).with_context(|| format!("cannot write {file}"))?;
         }

@@ -58,3 +58,29 @@ fn instruction(code: u8, destination: u8, source: u8, immediate: i32) -> Instruc
     let [a, b, c, d] = immediate.to_le_bytes();
     [code, destination | source << 4, 0, 0, a, b, c, d]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::btf::{Btf, tests::running_kernel};
+
+    #[test]
+    fn the_verifier_knows_the_functions_of_tracepoints() {
+        // SAFETY: the call has no arguments.
+        if unsafe { libc::geteuid() } != 0 {
+            return eprintln!("skipped: only root loads programs");
+        }
+        let Some(raw) = running_kernel() else { return };
+        let types = Btf::parse(&raw).expect("BTF");
+        let id = |name| types.function(name).map(|function| function.id.0);
+        let (Some(packet), Some(frame)) = (id("bpf_dynptr_from_skb"), id("bpf_dynptr_from_xdp")) else {
+            return eprintln!("skipped: this kernel has no such functions (before 6.4)");
+        };
+        let tracepoint = types.tracepoint(super::super::COPIED).expect("a tracepoint").id.0;
+        // Every kernel with this function (6.12) has the first one for tracepoints.
+        if id("bpf_copy_from_user_str").is_some() {
+            assert!(at_tracepoint(tracepoint, packet), "{}", std::io::Error::last_os_error());
+        }
+        assert!(!at_tracepoint(tracepoint, frame), "a packet is no frame of XDP");
+    }
+}

@@ -24,7 +24,7 @@ const LENGTH: usize = 64;
 /// Makes a system call of 32-bit programs.
 ///
 /// # Safety
-/// As for the system call.
+/// The arguments must be valid for the system call.
 unsafe fn call(number: u64, arguments: [u64; 3]) -> i32 {
     let result: u64;
     // SAFETY: the compiler reserves rbx, which has its value again after the call. The kernel may change r8 to r11.
